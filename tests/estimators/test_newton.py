@@ -428,6 +428,16 @@ def test_a_second_part_of_a_tail_is_seen_by_counts_only() -> None:
     )
 
 
+def test_only_differences_of_cells_tell_how_long_scores_are() -> None:
+    """All cells add up to n, so that what noise adds to all of them alike is known."""
+    rng, n, noise = np.random.default_rng(7), 4_000, 70.0
+    true, edges = lengths("normal", n, rng), np.geomspace(0.3, 80.0, 31)
+    counts = np.histogram(true, np.r_[0, edges, np.inf])[0] + noise * rng.normal(size=32)
+    laws = [TailLaw.of_histogram(counts + more, noise, edges, n, 10.0) for more in (0, -40.0)]
+    assert laws[0].clips == pytest.approx(laws[1].clips)
+    assert laws[0].excess() == pytest.approx(laws[1].excess())
+
+
 def test_bounded_responses_have_no_endless_tails() -> None:
     """A hundred rows beyond the bulk: how much a clip is believed to leave out of their sum."""
     rng, n, ratios = np.random.default_rng(5), 20_000, []

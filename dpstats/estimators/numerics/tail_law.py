@@ -86,7 +86,8 @@ class TailLaw:
         Parameters
         ----------
         counts : ndarray of shape (m + 1,)
-            Noisy counts.
+            Noisy counts. They add up to n without their noise, so that each is moved by as much of
+            what they lack: that is the least squares estimate.
         noise : float
             Standard deviation of each.
         edges : ndarray of shape (m,)
@@ -100,6 +101,7 @@ class TailLaw:
         bounded : bool, default False
             Whether responses are bounded, so that only rows that are far out have long scores.
         """
+        counts = counts + (n - counts.sum()) / counts.size
         below = np.cumsum(counts)
         # A bulk of fewer rows than noise of the sum can tell might start anywhere.
         upper = min(0.5, max(upper, _TWO_SIDED * noise * np.sqrt(counts.size) / n))

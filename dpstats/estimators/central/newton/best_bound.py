@@ -15,7 +15,7 @@ __all__ = ["DISTRUST", "Bound", "Rows", "best_bound", "spread_by_length", "sprea
 
 Array = NDArray[np.float64]
 
-_SLACK = 0.03  # ratio: variance given up for a wider clip, with less bias where the law is wrong
+_SLACK = 0.03  # ratio: variance given up for a wider clip, which leaves more of the curvature
 DISTRUST = 0.3  # ratio: error of what a centre is for, where responses are skewed
 _CLIPS = np.geomspace(0.6, 30.0, 22)  # numerical: clips that are tried, over typical lengths
 _SPREADS = (1e-3, 10.0)  # numerical: of gamma responses, and of counts at most

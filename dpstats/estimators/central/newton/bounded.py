@@ -27,6 +27,7 @@ from dpstats.estimators.central.newton.budget import (
     MIDDLE_STEP,
     NUMBER,
     VECTOR,
+    WHITENED_REACH,
     at_clip,
     beginning,
     blur,
@@ -39,7 +40,7 @@ from dpstats.estimators.central.newton.budget import (
 )
 from dpstats.estimators.central.newton.conclusion import Conclusion
 from dpstats.estimators.central.newton.curvature import DOUBT, shape_doubt
-from dpstats.estimators.central.newton.identification import NOTHING
+from dpstats.estimators.central.newton.identification import NOTHING, SURE
 from dpstats.estimators.central.newton.likelihood import PredictorClimb
 from dpstats.estimators.central.newton.questions import Bread, OnTheWay, PredictorQuestions
 from dpstats.estimators.central.newton.remarks import (
@@ -50,6 +51,7 @@ from dpstats.estimators.central.newton.remarks import (
     reported,
 )
 from dpstats.estimators.central.newton.typical import Case
+from dpstats.estimators.central.newton.whitening import MOST
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.numerics.parts import ScoreAt, SplitScore
 from dpstats.estimators.numerics.tail_law import TailLaw
@@ -74,11 +76,7 @@ __all__ = ["BoundedClimb", "bounded_requests", "bounded_variances"]
 Array = NDArray[np.float64]
 
 LAST, SPREADS = ("score 1", "score 2"), ("first spread", "spread")  # slots
-_LOST = 0.5  # ratio: noise of an early step to responses, from which on none is taken
 _TYPICAL = 1.7  # printed: clip of an early step over the share of normal scores within it
-_FULL = 1.5  # ratio: longest rows that this counts in full to typical ones
-_SHARE = 0.7  # share: of scores within the length that tells a spread
-_MOMENT = 3.0  # ratio: clip of residuals of counts, for their spread, to what most are within
 _LENGTHS = np.geomspace(1 / 8, 1.0, 33)  # numerical: tried for a spread, over early clips
 _FAR = 6.0  # wording: scores that are counted, over typical ones
 _NODES = 11  # numerical: quantiles of predictors, and of lengths
@@ -88,13 +86,13 @@ _EVERYONE = 2.0**40  # numerical: a radius within which all rows are
 def scarce(design: Design, privacy: Privacy, n: float) -> bool:
     """Whether an early step would lead astray; public.
 
-    Its noise moves linear predictors by half of what responses vary by, or more.
+    Its noise moves linear predictors by `DOUBT` of what responses vary by, or more.
     """
     d, mu = len(design.names), gdp_mu(privacy.epsilon, privacy.delta)
     clip = _TYPICAL * math.sqrt(d)
     score = WhitenedScore(np.eye(d), np.zeros(d), clip)
     noise = score.sensitivity(privacy.neighbors, max_rows(design)) / (mu * math.sqrt(VECTOR) * n)
-    return noise * math.sqrt(d) > _LOST
+    return noise * math.sqrt(d) > DOUBT
 
 
 def curvature_hidden(design: Design, privacy: Privacy, n: float) -> bool:
@@ -208,14 +206,14 @@ class BoundedClimb(PredictorClimb):
             return self.spreading(0.0)
         rows, family, w = self.expected(b), self.family, self.asks.w
         if family.name in ("gaussian", "gamma"):
-            length = self.length(slot, b, clip * _LENGTHS, _SHARE)
+            length = self.length(slot, b, clip * _LENGTHS, MOST)
             # A quantile is as likely anywhere between the length before it and its own.
             length *= math.sqrt(_LENGTHS[0] / _LENGTHS[1])
-            return self.spreading(spread_by_length(family, rows, length, _SHARE))
+            return self.spreading(spread_by_length(family, rows, length, MOST))
         least = BoundedFamily(family.name, family.link, alpha=family.alpha)
         chances = rows.chances
         typical = math.sqrt(float(chances @ least.score_variance(rows.eta)))
-        most = _MOMENT * max(typical, clip / math.sqrt(float(chances @ rows.lengths**2)))
+        most = SURE * max(typical, clip / math.sqrt(float(chances @ rows.lengths**2)))
         query = ResidualMoment(Geometry(_EVERYONE, w.T), w @ b, most, family)
         (total,), _ = self.holder.ask(query, slot)
         return self.spreading(spread_by_square(least, rows, most, float(total) / self.n))
@@ -265,11 +263,14 @@ class BoundedClimb(PredictorClimb):
 
     def bread(self, b: Array, clip: float) -> Bread:
         """What the clip leaves of the curvature."""
+        from scipy.special import chdtri
+
         if not self.hidden:
             return super().bread(b, clip)
         mean, sd = self.rows.predictor(b)
         steep = self.family.curvature(np.array([mean, mean + sd, mean - sd]))
-        radius = _FULL * math.sqrt(b.size * float(steep.max()))
+        reached = float(chdtri(b.size, 1 - WHITENED_REACH))  # by squared lengths of normal rows
+        radius = math.sqrt(reached * float(steep.max()))
         drawn = self.drawn(self.asks.curvature(b, clip, radius), "bread", b)
         return Bread(*drawn, self.leverage, b, radius)
 

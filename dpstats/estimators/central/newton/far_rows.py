@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-_ONE_WAY = 0.5  # share: of far rows that lie along one direction
 _FAR = 5.5  # ratio: of their distance to sqrt(d), from which on they are drawn in
 _CLIP = 0.66  # ratio: what a clip is without them to sqrt(d), by which they are drawn in
 _DISTANCES, _CELLS = (2.0, 512.0), 33  # numerical: distances that are told apart, to sqrt(d)
@@ -73,7 +72,8 @@ def far_questions(
         return []
     sensitivity = FarDirections(np.eye(d), 1.0).sensitivity(privacy.neighbors, max_rows(design))
     noise = sensitivity / (gdp_mu(privacy.epsilon, privacy.delta) * math.sqrt(share))
-    if _ONE_WAY * beyond * n < SURE * operator_norm(noise**2 * symmetric_pattern(d)):
+    # Of far rows half or more lie along one direction, or none is drawn in.
+    if beyond * n / 2 < SURE * operator_norm(noise**2 * symmetric_pattern(d)):
         return []
     return [
         Request(SLOTS[0], share, "directions in which rows lie far out"),
@@ -109,7 +109,7 @@ def far_rows(holder: Holder[Query], w: Array, radius: float, n: float) -> FarRow
     (distance,), _ = holder.ask(replace(query, q=min(_TOLD, max(0.5, told))), SLOTS[1])
     ratio = float(distance) / (_FAR * typical)
     clear = SURE * operator_norm(answer.noise.sd**2 * symmetric_pattern(d))
-    if values[-1] < max(_ONE_WAY * float(np.trace(answer.value)), clear) or ratio <= 1:
+    if values[-1] < max(float(np.trace(answer.value)) / 2, clear) or ratio <= 1:
         return FarRows(0.0, np.eye(d), np.zeros(d))
     kept = math.sqrt(_CLIP * typical / (float(distance) * math.sqrt(max(d - 1, 1))))
     return FarRows(ratio, np.eye(d) - (1 - kept) * np.outer(u, u), float(distance) * u)

@@ -16,7 +16,7 @@ __all__ = ["CLEAR", "NOTHING", "SURE", "Faint", "KnownDirections", "likely_facto
 Array = NDArray[np.float64]
 
 NOTHING = 1.959964  # printed: noises within which a curvature may be none; two-sided 95 %
-SURE = 3.0  # sds: of noise, from which on what shows is taken to be there
+SURE = 3.0  # sds: within which noise, and a residual that is not far, are taken to lie
 CLEAR = 5.0  # ses: of a curvature, below which it counts that it may be less than it seems
 _FACTORS = np.geomspace(0.003, 2.0, 24)  # numerical: grid of factors on the room for effects
 # numerical: parts of the largest curvature that is integrated over; its noises above what was seen

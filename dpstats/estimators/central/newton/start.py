@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.normal_rows import NOWHERE, NormalPredictor
+from dpstats.estimators.central.newton.whitening import FAR_ROW
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.families.damped import DampedFamily
 from dpstats.protocol import Holder
@@ -22,7 +23,6 @@ __all__ = ["Start"]
 
 Array = NDArray[np.float64]
 
-_MEAN_CLIP = 4.0  # ratio: clip of the mean response to its 90 % quantile, and to the least count
 _REST = -30.0  # numerical: linear predictor at which a mean is nothing
 
 
@@ -106,7 +106,7 @@ class Start:
         grid = top * np.geomspace(2.0**-16, 1.0, 33)
         (found,), _ = self.holder.ask(ResponseQuantile(grid, 0.9), "level")
         least = 1.0 if family.name in ("poisson", "negativebinomial") else 0.0
-        clip = min(top, _MEAN_CLIP * max(float(found), least))
+        clip = min(top, FAR_ROW * max(float(found), least))
         plain, unit, beta = self.plain(top)
         mean, error = self.mean(beta, clip * unit, plain)
         return mean / unit, error / unit

@@ -25,13 +25,22 @@ from dpstats.queries import Geometry, Gram, NormQuantile, Query
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["FAR_ROW", "REACHED", "Metric", "coordinates", "indicator_ridge", "indicators", "whiten"]
+__all__ = [
+    "FAR_ROW",
+    "MOST",
+    "REACHED",
+    "Metric",
+    "coordinates",
+    "indicator_ridge",
+    "indicators",
+    "whiten",
+]
 
 Array = NDArray[np.float64]
 
-_NORM_SHARE = 0.6  # share: of rows shorter than the first clipping radius
+MOST = 0.6  # share: of rows, or of scores, within a length that tells how long they are
 REACHED = 0.995  # share: of rows that are counted in full where few are far out
-FAR_ROW = 4.0  # ratio: of the longest row that is counted in full to sqrt(d)
+FAR_ROW = 4.0  # ratio: of what is far to what is typical: of rows, and of responses
 _NORM_CELLS = 32  # numerical: cells of its search, over eight octaves below the largest norm
 # share: second moment of a direction of which the second whitening makes 1, at least; times 1 / d
 # the ridge on 0/1 columns, for rows of rare levels would be far out else
@@ -191,7 +200,7 @@ class _First:
 def _first(holder: Holder[Query], n: float, indicators: Array, longest: float) -> _First:
     d = indicators.size
     grid = np.geomspace(longest * 2.0**-8, longest, _NORM_CELLS + 1)
-    (radius,), _ = holder.ask(NormQuantile(grid, _NORM_SHARE), "norm")
+    (radius,), _ = holder.ask(NormQuantile(grid, MOST), "norm")
     gram, (_, scale) = holder.ask(Gram(Geometry(float(radius))), "gram")
 
     mean = max(float(np.trace(gram)) / d, scale / math.sqrt(d))
