@@ -51,20 +51,17 @@ def test_without_noise_rows_become_round_at_any_condition_number(condition: floa
     assert np.linalg.cond(found.w.T @ x.T @ x @ found.w) < 1.6
     assert found.curvature == pytest.approx(moments(x, found.w), abs=0.12)
     assert found.inverse @ found.curvature == pytest.approx(np.eye(D), abs=1e-8)
-    assert found.unresolved.shape == (D, 0)
 
 
 @pytest.mark.parametrize("condition", [1.0, 100.0])
 def test_noise_that_resolves_the_matrix_leaves_rows_round(condition: float) -> None:
     rng = np.random.default_rng(2)
-    conditions, resolved = [], 0
+    conditions = []
     for seed in range(10):
         x = columns(rng, condition)
         found = metric(x, 2.0, seed)
         conditions.append(np.linalg.cond(found.w.T @ x.T @ x @ found.w))
-        resolved += found.unresolved.shape[1] == 0
     assert np.median(conditions) < 3
-    assert resolved == 10
 
 
 def test_the_error_of_the_curvature_is_as_large_as_stated() -> None:
@@ -78,18 +75,6 @@ def test_the_error_of_the_curvature_is_as_large_as_stated() -> None:
         squared = (found.curvature - moments(x, found.w)) ** 2
         ratios.append((squared * N**2 / found.variances)[~np.eye(D, dtype=bool)])
     assert 0.4 < float(np.mean(ratios)) < 1.2
-
-
-def test_a_direction_that_the_noise_hides_is_usually_named() -> None:
-    # Where noise happens to add to it, it is not; the last step then compares with less noise.
-    rng = np.random.default_rng(4)
-    x = rng.uniform(-1, 1, (2_000, D)) * [1, 1, 1, 1e-3]
-    named = 0
-    for seed in range(40):
-        found = metric(x, 1.0, seed)
-        named += found.unresolved.shape[1]
-        assert np.all((x @ found.w @ found.unresolved) ** 2 < 1)  # rows hardly vary along it
-    assert named >= 20
 
 
 def test_rows_of_a_rare_level_are_not_far_out() -> None:

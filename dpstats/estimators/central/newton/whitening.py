@@ -62,8 +62,6 @@ class Metric:
         Inverse of `curvature`.
     variances : ndarray of shape (d, d)
         Entry variances of n times `curvature`.
-    unresolved : ndarray of shape (d, r)
-        Orthonormal directions in which the noise exceeds the curvature.
     radius : float
         Length of z that rows were shortened to.
     far : float, default 0
@@ -76,7 +74,6 @@ class Metric:
     curvature: Array
     inverse: Array
     variances: Array
-    unresolved: Array
     radius: float
     far: float = 0.0
     far_row: Array | None = None
@@ -272,7 +269,6 @@ def _second(
         curvature=(basis * floored) @ basis.T,
         inverse=(basis / floored) @ basis.T,
         variances=variances,
-        unresolved=basis[:, values < noise / math.sqrt(d)],
         radius=radius,
     )
 
