@@ -10,7 +10,7 @@ import statsmodels.formula.api as smf
 import dpstats as dp
 from dpstats.estimators.central.newton import climb
 from dpstats.estimators.central.newton.beyond import beyond_clip
-from dpstats.estimators.numerics.parts import Whole
+from dpstats.estimators.numerics.parts import SplitScore, Whole, whole
 from dpstats.estimators.numerics.tail_law import TailLaw, allowed
 
 CLIP, LEAN = 4.0, np.array([30.0, 0.0, -40.0])
@@ -34,6 +34,33 @@ def test_a_tail_adds_what_its_power_says_and_is_as_unsure(alpha: float, symmetri
     excess = float(np.interp(CLIP, law.clips, law.excess()))
     own = square - allowed(excess, 3) * np.eye(3)
     np.testing.assert_allclose(own, error**2 * np.outer(LEAN, LEAN), rtol=0.02, atol=1e-6)
+
+
+@pytest.mark.parametrize("peeled", [False, True])
+@pytest.mark.parametrize("lean", [0.0, 3.0, 12.0])
+def test_noise_of_a_lean_is_counted_as_often_as_the_lean(peeled: bool, lean: float) -> None:
+    """Mean squares of what is added up, to those allowed for, where all beyond is as it leans.
+
+    Without the noise of the lean in what is added they are up to twice what is allowed.
+    """
+    rng, d, noise, other, alpha = np.random.default_rng(8), 20, 3.0, 4.0, 1.9
+    law, ratio = pareto(alpha), 1 / (2 ** (alpha - 1) - 1)
+    errors, counted, once = [], [], []
+    for _ in range(200):
+        true = lean * rng.normal(size=d)  # the outer part: the inner one is at its root
+        inner, outer = noise * rng.normal(size=d), true + other * rng.normal(size=d)
+        score = whole(SplitScore(np.zeros(d), inner, noise, outer, other), peeled)
+        found, square, _ = beyond_clip(law, CLIP, score, np.zeros(d), None, False)
+        excess = float(np.interp(CLIP, law.clips, law.excess()))
+        error = np.sum((score.total + found - (1 + ratio) * true) ** 2)
+        noisy = square - allowed(excess, d) * np.eye(d) - np.outer(found, found)
+        errors.append(error)
+        counted.append(d * score.variance + np.trace(noisy))
+        once.append(d * score.variance)
+    assert np.mean(errors) < 1.05 * np.mean(counted)
+    if lean > other:
+        assert np.mean(errors) > 0.9 * np.mean(counted)
+        assert np.mean(errors) > 1.5 * np.mean(once)
 
 
 @pytest.mark.parametrize("alpha", [2.5, 3.0])

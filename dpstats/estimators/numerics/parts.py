@@ -34,11 +34,16 @@ class SplitScore(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A score with both its parts, the variance of its noise, and where the outer part leans."""
+    """A score with both its parts, the variance of its noise, and where the outer part leans.
+
+    The lean is known with a variance of `lean_variance` in each direction, which is a part of
+    `variance`.
+    """
 
     total: Array
     variance: float
     lean: Array
+    lean_variance: float = 0.0
 
 
 def told_apart(score: Whole) -> float:
@@ -84,9 +89,9 @@ def whole(asked: SplitScore, peeled: bool) -> Whole:
     kappa = max(0.0, 1 - d * v / max(size, 1e-300))
     lean = kappa * asked.outer
     if not peeled:
-        return Whole(asked.inner + asked.outer, asked.noise**2 + v, lean)
+        return Whole(asked.inner + asked.outer, asked.noise**2 + v, lean, kappa * v)
     unsure = (kappa + (1 - kappa) * omitted(d)) * v
-    return Whole(asked.inner + lean, asked.noise**2 + unsure, lean)
+    return Whole(asked.inner + lean, asked.noise**2 + unsure, lean, unsure)
 
 
 def pool_scores(first: SplitScore, second: SplitScore, bread: Array) -> SplitScore:
@@ -130,6 +135,7 @@ def join_scores(earlier: ScoreAt, later: ScoreAt, bread: Array) -> ScoreAt:
             (1 - w) * earlier.score.total + w * later.score.total,
             (1 - w) ** 2 * own + w**2 * other,
             later.score.lean,
+            later.score.lean_variance,
         ),
     )
 

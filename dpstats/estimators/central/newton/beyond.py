@@ -28,6 +28,9 @@ def beyond_clip(
     error, adds as much beyond C as between C/2 and C: under a `symmetric` model, by which nothing
     leans, the error is no less than the lean.
 
+    The error of the lean, of variance v in each direction, is in the score once, and in what is
+    added as many times as the lean: with the ratio r the variance of both is ``(1 + r)^2 v``.
+
     Parameters
     ----------
     law : TailLaw
@@ -39,7 +42,8 @@ def beyond_clip(
     model : ndarray of shape (d,)
         The lean that a model expects.
     along : ndarray of shape (d,), optional
-        A direction, of length 1, along which all far rows lie that were drawn in.
+        A direction, of length 1, along which all far rows lie that were drawn in. Of them too
+        little is told to extrapolate.
     symmetric : bool
         Whether residuals are, under the model. The longest scores of counts, and of a yes or no,
         are those of large counts and of the rarer answer.
@@ -47,7 +51,7 @@ def beyond_clip(
     Returns
     -------
     beyond : ndarray of shape (d,)
-        What the lean tells.
+        What the lean tells; nothing where rows were drawn in.
     square : ndarray of shape (d, d)
         What is allowed for it.
     leaning : float
@@ -60,7 +64,9 @@ def beyond_clip(
     beyond, d = ratio * score.lean, score.lean.size
     error = max(ratio, float(symmetric)) * score.lean  # a tail like c^-2 has the ratio 1
     square = allowed(excess, d, law.aligned) * np.eye(d) + np.outer(error, error)
+    lengths = (float(np.linalg.norm(v)) for v in (beyond, beyond - ratio * model))
+    leaning = min(lengths) / math.sqrt(score.variance)
     if along is not None:
         square += allowed(excess, 1, law.aligned) * np.outer(along, along)
-    lengths = (float(np.linalg.norm(v)) for v in (beyond, beyond - ratio * model))
-    return beyond, square, min(lengths) / math.sqrt(score.variance)
+        return np.zeros(d), square, leaning
+    return beyond, square + ((1 + ratio) ** 2 - 1) * score.lean_variance * np.eye(d), leaning

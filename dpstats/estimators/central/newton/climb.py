@@ -372,8 +372,7 @@ class Climb(ABC):
             "scores beyond the clip": min(law.number(clip), self.n),
             "lean of long scores": lean,
         }
-        # Of rows that were drawn in too little is told to extrapolate.
-        return (beyond if along is None else np.zeros_like(beyond)), anywhere, seen
+        return beyond, anywhere, seen
 
     def counted(self, law: TailLaw, slot: str, b: Array, noise: float, farther: float) -> TailLaw:
         """The law given also how many scores are so much longer than the clip that is best.
