@@ -57,7 +57,7 @@ def test_noise_of_a_lean_is_counted_as_often_as_the_lean(peeled: bool, lean: flo
         errors.append(error)
         counted.append(d * score.variance + np.trace(noisy))
         once.append(d * score.variance)
-    assert np.mean(errors) < 1.05 * np.mean(counted)
+    assert np.mean(errors) < 1.1 * np.mean(counted)  # kappa is not known, either
     if lean > other:
         assert np.mean(errors) > 0.9 * np.mean(counted)
         assert np.mean(errors) > 1.5 * np.mean(once)
