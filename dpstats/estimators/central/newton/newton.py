@@ -166,7 +166,8 @@ class Newton(CountingMethod[CoefficientEstimate]):
         V = D^-1 [M n/(n-d) + (s^2 + rho^2 E(C)^2 / d) I + L] D^-1.
 
     The middle term allows for B as if it pointed anywhere: it is rho E(C) long, with rho = 1/2 the
-    length of the mean direction of long scores; the square of what was extrapolated of it is added.
+    length of the mean direction of long scores; the square of what was extrapolated of it is added,
+    and so is what the noise of the lean adds to that.
     L allows for the error of D times the last step, entry variances times squared steps. Both are
     calibrated by simulation, not proved. The meat makes no assumption on variances. Effects are
     drawn to none as far as a normal prior would whose size they tell, which matters where noise is
