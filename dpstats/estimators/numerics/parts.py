@@ -37,13 +37,21 @@ class Whole(NamedTuple):
     """A score with both its parts, the variance of its noise, and where the outer part leans.
 
     The lean is known with a variance of `lean_variance` in each direction, which is a part of
-    `variance`.
+    `variance` (all of it, unless an earlier score without a lean is in the total).
     """
 
     total: Array
     variance: float
     lean: Array
     lean_variance: float = 0.0
+
+    def again(self, ratio: float) -> float:
+        """Variance in each direction that the error of the lean adds where it is extrapolated.
+
+        An error of variance v is in the total, once at most, and `ratio` times in what is added:
+        both together have the variance ``(1 + ratio)^2 v``.
+        """
+        return ((1 + ratio) ** 2 - 1) * self.lean_variance
 
 
 def told_apart(score: Whole) -> float:

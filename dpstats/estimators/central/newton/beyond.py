@@ -28,8 +28,7 @@ def beyond_clip(
     error, adds as much beyond C as between C/2 and C: under a `symmetric` model, by which nothing
     leans, the error is no less than the lean.
 
-    The error of the lean, of variance v in each direction, is in the score once, and in what is
-    added as many times as the lean: with the ratio r the variance of both is ``(1 + r)^2 v``.
+    The noise of the lean is counted in what is added, too (`Whole.again`).
 
     Parameters
     ----------
@@ -69,4 +68,4 @@ def beyond_clip(
     if along is not None:
         square += allowed(excess, 1, law.aligned) * np.outer(along, along)
         return np.zeros(d), square, leaning
-    return beyond, square + ((1 + ratio) ** 2 - 1) * score.lean_variance * np.eye(d), leaning
+    return beyond, square + score.again(ratio) * np.eye(d), leaning
