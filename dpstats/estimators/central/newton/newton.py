@@ -130,9 +130,10 @@ class Newton(CountingMethod[CoefficientEstimate]):
 
     1. Release the number of rows and, with an intercept, the middle of the response, from which
        everything below starts.
-    2. Whiten rows by two noisy Gram matrices (`whiten`): in the new coordinates z they have norm
-       about sqrt(d), and noise costs the same in every direction. Where rows lie far out along one
-       direction, coordinates are drawn in along it (`far_rows`).
+    2. Whiten rows by two noisy Gram matrices (`whiten`), the first of them in contrasts of factors:
+       in the new coordinates z they have norm about sqrt(d), and noise costs the same in every
+       direction. Where rows lie far out along one direction, coordinates are drawn in along it
+       (`far_rows`).
     3. Two early steps, from scores clipped at the 85 % quantile of their length: ``b <- b +
        (n H)^-1 S``, with H the curvature that the model expects of normal rows with the released
        moments.

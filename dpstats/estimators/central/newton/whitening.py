@@ -30,6 +30,7 @@ __all__ = [
     "MOST",
     "REACHED",
     "Metric",
+    "contrasts",
     "coordinates",
     "indicator_ridge",
     "indicators",
@@ -111,6 +112,32 @@ def indicator_ridge(marks: Array) -> Array:
     return ridge
 
 
+def contrasts(design: Design) -> Array | None:
+    """Public coordinates ``t' x`` in which all levels of a factor are alike: t, of shape (d, d).
+
+    None where these are the columns themselves: without an intercept, and of two levels.
+
+    Beside an intercept, K levels are K - 1 columns of 0 and 1. A row of the first one has the
+    coordinate 1 along ``(1, -1, ..., -1)``, whose length is sqrt(K): of its n_1 rows a Gram matrix
+    in these columns shows n_1 / K, of another level's all. Orthonormal contrasts of the indicators
+    of all K levels (Helmert's) show as much of each, and rows are shorter in them.
+    """
+    marks, terms = indicators(design) > 0, np.array(design.terms)
+    found = [np.flatnonzero((terms == term) & marks) for term in dict.fromkeys(terms[marks])]
+    factors = [columns for columns in found if columns.size > 1]
+    place = design.standardization.intercept
+    if place is None or not factors:
+        return None
+    from scipy.linalg import helmert
+
+    t = np.eye(terms.size)
+    for columns in factors:
+        first, *others = helmert(columns.size + 1).T  # contrasts of each level
+        t[place, columns] = first
+        t[np.ix_(columns, columns)] = np.array(others) - first
+    return t
+
+
 def coordinates(
     holder: Holder[Query], design: Design, n: float, reach: tuple[float, float] | None = None
 ) -> tuple[Metric, Array]:
@@ -118,7 +145,7 @@ def coordinates(
 
     These are 0 without an intercept.
     """
-    metric = whiten(holder, n, indicators(design), design.norm_bound, reach)
+    metric = whiten(holder, n, indicators(design), design.norm_bound, reach, contrasts(design))
     d, place = len(design.names), design.standardization.intercept
     if place is None:
         return metric, np.zeros(d)
@@ -131,6 +158,7 @@ def whiten(
     indicators: Array,
     longest: float,
     reach: tuple[float, float] | None = None,
+    start: Array | None = None,
 ) -> Metric:
     """Ask for both Gram matrices (slots ``norm``, ``gram`` and ``whitened gram``).
 
@@ -150,13 +178,19 @@ def whiten(
     reach : tuple of float, optional
         Share of rows that the second matrix should not shorten, asked for in slot ``reach``, and
         its largest radius over the typical length sqrt(d). Without it rows are shortened to that.
+    start : ndarray of shape (d, d), optional
+        Public coordinates ``start' x`` of the first matrix (`contrasts`); by default those of x.
     """
     from scipy.special import chdtri
 
     typical = math.sqrt(indicators.size)
-    first = _first(holder, n, indicators, min(longest, FAR_ROW * typical))
+    ridge = n * np.diag(indicator_ridge(indicators))
+    if start is not None:  # it is that of contrasts
+        back = np.linalg.inv(start)
+        ridge = back.T @ ridge @ back
+    first = _first(holder, n, ridge, min(longest, FAR_ROW * typical), start)
     if reach is None:
-        return _second(holder, n, indicators, first, typical)
+        return _second(holder, n, ridge, first, typical)
     reached, farthest = reach
     grid = typical * np.geomspace(1.0, float(np.clip(farthest, 1.05, FAR_ROW)), 17)
     query = NormQuantile(grid, reached, first.w.T)
@@ -164,13 +198,13 @@ def whiten(
     query = NormQuantile(grid, min(reached, max(0.5, told)), first.w.T)
     (radius,), _ = holder.ask(query, "reach")
     if not holder.plan.asks(SLOTS[0]):
-        return _second(holder, n, indicators, first, float(radius))
+        return _second(holder, n, ridge, first, float(radius))
     far = far_rows(holder, first.w, float(radius), n)
     if not far.ratio:
-        return _second(holder, n, indicators, first, float(radius))
+        return _second(holder, n, ridge, first, float(radius))
     row = np.asarray(np.linalg.solve(first.w.T, far.row), dtype=np.float64)
     nearer = min(float(radius), math.sqrt(float(chdtri(indicators.size, 1 - REACHED))))
-    metric = _second(holder, n, indicators, first.turned(far.draws), nearer)
+    metric = _second(holder, n, ridge, first.turned(far.draws), nearer)
     return replace(metric, far=far.ratio, far_row=row)
 
 
@@ -178,7 +212,7 @@ def whiten(
 class _First:
     """The first whitening: z = w' x, the moments it expects, and what the noise left unknown."""
 
-    w: Array  # = basis @ change
+    w: Array  # = start @ basis @ change
     change: Array
     expected: Array
     variances: Array  # of the Gram matrix, in its eigenbasis
@@ -194,11 +228,13 @@ class _First:
         )
 
 
-def _first(holder: Holder[Query], n: float, indicators: Array, longest: float) -> _First:
-    d = indicators.size
+def _first(
+    holder: Holder[Query], n: float, ridge: Array, longest: float, start: Array | None
+) -> _First:
+    d, to = len(ridge), None if start is None else start.T
     grid = np.geomspace(longest * 2.0**-8, longest, _NORM_CELLS + 1)
-    (radius,), _ = holder.ask(NormQuantile(grid, MOST), "norm")
-    gram, (_, scale) = holder.ask(Gram(Geometry(float(radius))), "gram")
+    (radius,), _ = holder.ask(NormQuantile(grid, MOST, to), "norm")
+    gram, (_, scale) = holder.ask(Gram(Geometry(float(radius), to)), "gram")
 
     mean = max(float(np.trace(gram)) / d, scale / math.sqrt(d))
     excess = gram - mean * np.eye(d)
@@ -209,10 +245,10 @@ def _first(holder: Holder[Query], n: float, indicators: Array, longest: float) -
     noise = operator_norm(variances)
     floored = np.maximum(values, max(FLOOR * noise, 1e-9 * mean))
 
-    ridge = (basis.T * (n * indicator_ridge(indicators))) @ basis
-    change = math.sqrt(n) * _power(np.diag(floored) + ridge, -0.5)
+    turned = basis if start is None else start @ basis
+    change = math.sqrt(n) * _power(np.diag(floored) + turned.T @ ridge @ turned, -0.5)
     return _First(
-        w=basis @ change,
+        w=turned @ change,
         change=change,
         expected=(change.T * floored) @ change / n,
         variances=variances,
@@ -234,10 +270,8 @@ def _kept(excess: Array, variances: Array) -> Array:
     return keep
 
 
-def _second(
-    holder: Holder[Query], n: float, indicators: Array, first: _First, radius: float
-) -> Metric:
-    d = indicators.size
+def _second(holder: Holder[Query], n: float, ridge: Array, first: _First, radius: float) -> Metric:
+    d = len(ridge)
     pattern = symmetric_pattern(d)
     query = Gram(Geometry(radius, first.w.T))
     gram, (_, scale) = holder.ask(query, "whitened gram")
@@ -255,7 +289,7 @@ def _second(
     blind = np.where(first.unresolved[:, None] | first.unresolved, _IGNORE, 1.0)
     doubt = (level / n) ** 2 * carried(blind * first.variances, first.change) + 1e-12 * level**2
     spread, doubt = average(gram, own, expected, doubt)
-    spread += level / n * (first.w.T * (n * indicator_ridge(indicators))) @ first.w
+    spread += level / n * first.w.T @ ridge @ first.w
     values, basis = np.linalg.eigh(spread)
     least = max(_LEAST_MOMENT * level, min(FLOOR * operator_norm(doubt), level / 2))
     change = basis * np.sqrt(n / np.maximum(values, least))
