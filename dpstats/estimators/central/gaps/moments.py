@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request
 from dpstats.estimators.central.gaps.patterns import made_up_gaps
-from dpstats.estimators.central.newton.whitening import Metric, indicator_ridge, indicators
+from dpstats.estimators.central.newton.whitening import (
+    Metric,
+    contrasts,
+    indicator_ridge,
+    indicators,
+)
 from dpstats.protocol import Holder
 from dpstats.queries import Completed, Geometry, Gram, NormQuantile, ObservedPairs, Query
 
@@ -120,7 +125,7 @@ class SecondMoments:
             return np.sqrt(squared)
 
         # Rare levels, which only the ridge of the whitening sees, say little of other columns.
-        ridge = (w.T * indicator_ridge(indicators(design))) @ w
+        ridge = w.T @ indicator_ridge(indicators(design), contrasts(design)) @ w
         values, vectors = np.linalg.eigh(moments + ridge)
         clear = float((values / noises(vectors)).min())
         values, vectors = np.linalg.eigh(moments)

@@ -106,10 +106,17 @@ def indicators(design: Design) -> Array:
     return marks
 
 
-def indicator_ridge(marks: Array) -> Array:
-    """Ridge on second moments of a row, along the diagonal, by which whitened rows stay short."""
-    ridge: Array = _LEAST_MOMENT / marks.size * marks
-    return ridge
+def indicator_ridge(marks: Array, start: Array | None) -> Array:
+    """Ridge (d, d) on second moments of a row, by which whitened rows of rare levels stay short.
+
+    It is on columns of 0 and 1, of a factor on its `contrasts`.
+    """
+    ridge = np.diag(_LEAST_MOMENT / marks.size * marks)
+    if start is None:
+        return ridge
+    back = np.linalg.inv(start)
+    turned: Array = back.T @ ridge @ back
+    return turned
 
 
 def contrasts(design: Design) -> Array | None:
@@ -184,10 +191,7 @@ def whiten(
     from scipy.special import chdtri
 
     typical = math.sqrt(indicators.size)
-    ridge = n * np.diag(indicator_ridge(indicators))
-    if start is not None:  # it is that of contrasts
-        back = np.linalg.inv(start)
-        ridge = back.T @ ridge @ back
+    ridge = n * indicator_ridge(indicators, start)
     first = _first(holder, n, ridge, min(longest, FAR_ROW * typical), start)
     if reach is None:
         return _second(holder, n, ridge, first, typical)
