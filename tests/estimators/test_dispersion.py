@@ -146,7 +146,10 @@ def test_weights_and_a_released_dispersion_exclude_each_other() -> None:
 def test_its_interval_covers_and_coefficients_lose_little(
     alpha: float, n: int, epsilon: float
 ) -> None:
-    """60 tables: coverage of alpha has a standard error of 2.8 points, of coefficients of 1.4."""
+    """60 tables: coverage of alpha has a standard error of 2.8 points, of coefficients of 1.4.
+
+    The ratio of standard errors, by clips that noise chooses in both fits, has one of 3 to 4 % over 40.
+    """
     held, halved, z, wider = [], [], [], []
     for seed in range(60):
         frame = rows(alpha, n, seed)
@@ -155,12 +158,12 @@ def test_its_interval_covers_and_coefficients_lose_little(
         held.append(low <= alpha <= high)
         halved.append(abs(found.alpha - alpha) < (high - low) / 4)
         z.append((found.params - TRUTH) / found.bse)
-        if seed < 10:
+        if seed < 40:
             given = fitted(frame, epsilon, seed, alpha=max(alpha, 0.01))
             wider.append(np.log(found.bse / given.bse))
     assert np.mean(held) > 0.88
     assert np.mean(np.abs(z) < 1.96) > 0.92
-    assert np.exp(np.median(wider)) < 1.12
+    assert np.exp(np.mean(wider)) < 1.12
     if alpha:  # power: half of its length misses
         assert np.mean(halved) < 0.85
 
