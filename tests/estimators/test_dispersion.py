@@ -148,7 +148,7 @@ def test_its_interval_covers_and_coefficients_lose_little(
 ) -> None:
     """60 tables: coverage of alpha has a standard error of 2.8 points, of coefficients of 1.4.
 
-    The ratio of standard errors, by clips that noise chooses in both fits, has one of 3 to 4 % over 40.
+    The ratio of standard errors, whose clips noise chooses in both fits, has one of 3 to 4 %.
     """
     held, halved, z, wider = [], [], [], []
     for seed in range(60):
