@@ -14,10 +14,23 @@ from typing import TypeGuard
 
 _LONGEST = 200  # wording: characters of an argument that an error quotes
 _MOST = 8  # wording: entries of a list that it quotes
+_HALF = 1000  # wording: characters of either end of an error that are shown
 
 
 class DPStatsError(Exception):
-    """Base class of every error raised by dpstats."""
+    """Base class of every error raised by dpstats.
+
+    What a message quotes may come from a file, or be a formula of thousands of terms: of a text too
+    long to read its beginning, which says what is wrong, and its end, what to do, are shown.
+    """
+
+    def __str__(self) -> str:
+        """The message, or both its ends."""
+        text = super().__str__()
+        left_out = len(text) - 2 * _HALF
+        if left_out <= 0:
+            return text
+        return f"{text[:_HALF]} ... ({left_out:,} characters) ... {text[-_HALF:]}"
 
 
 class SchemaError(DPStatsError, ValueError):

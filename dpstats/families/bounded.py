@@ -18,6 +18,7 @@ __all__ = ["BoundedFamily"]
 Array = NDArray[np.float64]
 
 _STEPS = 8  # numerical: of Newton's method for a centre; 4 to 7 end at rounding
+_AT_REST = 1e-9  # numerical: standard deviations, below which a step is the last
 _UNBOUND = 1e4  # numerical: standard deviations, at which a clip is none
 _FEW = 1e-3  # numerical: share of responses within a clip, at least, by which a step is taken
 
@@ -42,34 +43,42 @@ def _normal(mu: Array, spread: float, t: Array) -> _Moments:
 
 
 def _counts(mu: Array, spread: float, t: Array) -> _Moments:
-    """Of a negative binomial law of variance ``mu + spread mu^2``, of a Poisson one at spread 0.
+    """Of a negative binomial law of variance ``mu + spread mu^2``, of a Poisson one at spread 0."""
+    from scipy.special import betainc, betaln, gammaln, pdtr, xlogy
 
-    From E[y ... (y - j + 1); y <= k] = mu^j P_j(y <= k - j) times 1 or, for j = 2, 1 + spread,
-    where P_j is the law with a size 1 / spread larger by j and the same odds.
-    """
-    from scipy.special import betainc, pdtr
-
-    def below(j: int) -> Array:
-        k = np.floor(t) - j
-        at = np.maximum(k, 0.0)
-        if spread == 0:
-            chance = pdtr(at, mu)
-        else:
-            chance = betainc(1 / spread + j, at + 1, 1 / (1 + spread * mu))
-        return np.where(k >= 0, chance, 0.0)
-
-    p0, p1, p2 = (below(j) for j in range(3))
-    second = mu**2 * ((1 + spread) * p2 - 2 * p1 + p0) + mu * p1
-    return _Moments(p0, mu * (p1 - p0), second)
+    k = np.floor(t)
+    at = np.maximum(k, 0.0)
+    if spread == 0:
+        share, log = pdtr(at, mu), xlogy(at, mu) - mu - gammaln(at + 1)
+    else:
+        size, odds = 1 / spread, spread * mu
+        share = betainc(size, at + 1, 1 / (1 + odds))
+        log = at * np.log(odds) - (size + at) * np.log1p(odds) - betaln(size, at + 1)
+        log += math.log(spread)
+    none = k < 0
+    return _up_to(
+        mu, mu + spread * mu**2, k, np.where(none, 0.0, share), np.where(none, 0.0, np.exp(log))
+    )
 
 
 def _gamma(mu: Array, spread: float, t: Array) -> _Moments:
-    """Of variance ``spread mu^2``: E[y^j; y <= t] is mu^j times a chance of a shape larger by j."""
-    from scipy.special import gammainc
+    """Of variance ``spread mu^2``."""
+    from scipy.special import gammainc, gammaln, xlogy
 
-    x, shape = np.maximum(t, 0.0) / (spread * mu), 1 / spread
-    p0, p1, p2 = (gammainc(shape + j, x) for j in range(3))
-    return _Moments(p0, mu * (p1 - p0), mu**2 * ((1 + spread) * p2 - 2 * p1 + p0))
+    shape = 1 / spread
+    x = np.maximum(t, 0.0) / (spread * mu)
+    next_term = np.exp(xlogy(shape, x) - x - gammaln(shape + 1))
+    return _up_to(mu, spread * mu**2, t, gammainc(shape, x), next_term)
+
+
+def _up_to(mu: Array, variance: Array, t: Array, share: Array, q: Array) -> _Moments:
+    """The moments of a Poisson, negative binomial or gamma law from its chance of at most t.
+
+    There E[y; y <= t] is mu times a chance of the law with a size larger by 1, which is `share`
+    less q: of counts the chance of t, ``1 + spread t`` times, of gamma responses ``x^a e^-x / a!``
+    at ``x = a t / mu`` with a the shape. The same once more for the second moment.
+    """
+    return _Moments(share, -mu * q, variance * (share - q) + mu * q * (mu - t))
 
 
 _LAWS: dict[str, PartialMoments] = {
@@ -234,11 +243,18 @@ class BoundedFamily(Family):
         """
         if self.name == "gaussian":
             return np.zeros_like(k)
-        high = np.sqrt(self._variance(mu))
-        low, c = -np.minimum(mu, high), np.zeros_like(k)
+        shape = k.shape
+        mu, k = np.broadcast_to(mu, shape).ravel(), k.ravel()
+        sd = np.sqrt(self._variance(mu))
+        low, high, c = -np.minimum(mu, sd), sd.copy(), np.zeros_like(k)
+        at = np.arange(k.size)  # of those that have not come to rest
         for _ in range(_STEPS):
-            mean, share = self._mean(mu, c, k)
-            low, high = np.where(mean > 0, c, low), np.where(mean < 0, c, high)
-            tried = c + mean / np.maximum(share, _FEW)
-            c = np.where((tried >= low) & (tried <= high), tried, (low + high) / 2)
-        return c
+            before = c[at]
+            mean, share = self._mean(mu[at], before, k[at])
+            low[at] = np.where(mean > 0, before, low[at])
+            high[at] = np.where(mean < 0, before, high[at])
+            tried = before + mean / np.maximum(share, _FEW)
+            inside = (tried >= low[at]) & (tried <= high[at])
+            c[at] = np.where(inside, tried, (low[at] + high[at]) / 2)
+            at = at[np.abs(c[at] - before) > _AT_REST * sd[at]]
+        return c.reshape(shape)

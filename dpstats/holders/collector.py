@@ -191,7 +191,18 @@ class ReceivedMessages:
         return tuple(release_of(r.question, self.plan, r.turn, len(r)) for r in self._rounds)
 
     def collect(self, question: DeviceQuestion, part: int) -> Messages:
-        """The messages of round `part`, which was asked this question."""
+        """The messages of round `part`, which was asked this question.
+
+        Raises
+        ------
+        DataError
+            If there was no such round: of a file, the plan may contradict itself.
+        """
+        if part >= len(self._rounds):
+            raise DataError(
+                f"The plan has {len(self._rounds)} rounds, and its options ask for more. It was "
+                "changed since the rounds were asked: load the file as the collector saved it."
+            )
         return self._rounds[part].messages()
 
 

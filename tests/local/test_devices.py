@@ -315,6 +315,22 @@ def test_a_file_that_is_no_collector_is_refused(content, tmp_path):
         dp.Collector.load(tmp_path / "file.npz")
 
 
+def test_a_file_whose_plan_asks_for_more_rounds_than_were_asked_is_refused(tmp_path):
+    collector = model().collector(dp.Local(epsilon=2.0, interactive=True))
+    for turn in range(collector.rounds):
+        if turn:
+            collector.next_round()
+        collector.extend(collector.randomizer(noise=SeededNoise(turn)).send_all(table(40, turn)))
+    collector.save(path := tmp_path / "rounds.npz")
+    with np.load(path) as archive:
+        written = dict(archive)
+    header = json.loads(str(written["header"]))
+    header["plan"]["options"]["shares"].append(0.5)
+    np.savez(path, **written | {"header": np.array(json.dumps(header))})
+    with pytest.raises(DataError, match="2 rounds, and its options ask for more"):
+        dp.Collector.load(path).fit()
+
+
 def test_a_fit_from_the_wire_is_a_result_like_any_other(messages, tmp_path):
     collector = model().collector(PRIVACY)
     collector.extend(messages)
