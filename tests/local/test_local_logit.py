@@ -110,9 +110,11 @@ def test_intervals_cover_the_population_and_half_as_long_ones_do_not():
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon"), [(20_000, 4.0), (50_000, 2.0), (200_000, 1.0)])
 def test_intervals_cover_over_settings(n, epsilon):
+    # 98 %, as docs/trust_models.md says: half of what slopes of skewed columns could be off is in
+    # standard errors, and these columns are not skewed.
     whole, half = cover(n, epsilon, 400)
-    assert 0.93 <= whole.mean() <= 0.98
-    assert half.mean() < 0.8
+    assert 0.95 <= whole.mean() <= 0.99
+    assert half.mean() < 0.84
 
 
 def test_a_fit_of_simulated_devices_is_near_the_truth():
