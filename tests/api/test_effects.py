@@ -112,8 +112,10 @@ def test_what_is_no_group_is_refused_when_the_model_is_made(
         dp.ols(formula, schema=SCHEMA, n=1000)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("groups", [10, 40])
+@pytest.mark.parametrize(
+    "groups",
+    [pytest.param(10, marks=pytest.mark.full), pytest.param(40, marks=pytest.mark.slow)],
+)
 def test_intervals_of_slopes_cover(groups: int) -> None:
     """Of 100 at 95 % fewer than 88 have probability .004; halved they would hold 67."""
     schema = dp.Schema(SCHEMA.replaced({"g": dp.Categorical([f"g{k}" for k in range(groups)])}))
