@@ -13,6 +13,7 @@ least: the same for the coefficient that is held least often.
 error, SE: root mean square distance to the non-private estimate and median standard error, both in
 heteroskedasticity-robust standard errors of the non-private fit, whose own are 0 and 1.
 warned: share of fits that warn above the coefficients. silent: holds, in those that did not.
+told: share of fits that hold a coefficient or warn, for the one of which that share is least.
 hidden: share of coefficients called not identified.
 
 Writes `benchmarks/results/trust_in_answers.csv`, where other settings' rows stay, draws
@@ -138,7 +139,7 @@ def rows(
         off = np.array([f.params - truth for f in fits])
         bse, warned = np.array([f.bse for f in fits]), np.array([f.warned for f in fits])
         held = np.array([holds(f, truth) for f in fits])
-        silent = held[~warned]
+        silent, told = held[~warned], np.where(warned[:, None], 1.0, held)
         made.append(
             {
                 "half": setting.half,
@@ -156,6 +157,7 @@ def rows(
                 "warned": warned.mean(),
                 "hidden": np.mean([f.hidden for f in fits]) / len(truth),
                 "silent": silent.mean() if silent.size else math.nan,
+                "told": told.mean(axis=0).min(),
             }
         )
     return made

@@ -24,7 +24,13 @@ LARGE = 5_000  # rows: what is said of smaller tables is mostly that they are sm
 LEAST = 0.93  # coverage below which an interval that nobody warned of is called wrong
 _BEGIN, _END = "<!-- trust_in_answers: {} -->\n", "<!-- trust_in_answers: end -->\n"
 _NAMES = {"default": "dpstats", "adassp": "AdaSSP", "noisy sums": "noisy sums"}
-_SHARES = ("holds", "least", "warned", "hidden")
+_SHARES = {
+    "holds": "holds",
+    "least": "least",
+    "told": "holds or warns",
+    "warned": "warned",
+    "hidden": "hidden",
+}
 _STYLE = {
     "default": ("#0072B2", "-", "dpstats"),
     "careless": ("#0072B2", ":", "dpstats, ranges x1000"),
@@ -108,7 +114,7 @@ def _summary(table: pd.DataFrame) -> Iterator[tuple[str, ...]]:
 
 def _ours(table: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     """The default fit, one row a setting."""
-    shares = (f"{what}, %" for what in _SHARES)
+    shares = (f"{words}, %" for words in _SHARES.values())
     yield ("", "setting", "model", "n", *shares, "error", "SE")
     own = table[table["fit"] == "default"]
     for half in ("tuned on", "held back"):

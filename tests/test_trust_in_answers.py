@@ -32,6 +32,7 @@ def test_the_command_measures_every_method_at_every_epsilon(tmp_path: Path) -> N
     assert set(found["fit"]) == {"default", "adassp", "noisy sums"}
     assert all(set(own["epsilon"]) == set(EPSILONS) for _, own in found.groupby("fit"))
     assert np.isfinite(found[["holds", "least", "error", "SE", "warned"]]).all(axis=None)
+    assert (found["told"] >= found[["least", "warned"]].max(axis=1)).all()
 
 
 def test_a_second_run_replaces_the_rows_of_the_same_fits_and_keeps_others(tmp_path: Path) -> None:
