@@ -53,7 +53,7 @@ def _counts(mu: Array, spread: float, t: Array) -> _Moments:
     else:
         size, odds = 1 / spread, spread * mu
         share = betainc(size, at + 1, 1 / (1 + odds))
-        log = at * np.log(odds) - (size + at) * np.log1p(odds) - betaln(size, at + 1)
+        log = xlogy(at, odds) - (size + at) * np.log1p(odds) - betaln(size, at + 1)
         log += math.log(spread)
     none = k < 0
     return _up_to(
