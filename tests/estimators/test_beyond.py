@@ -27,13 +27,41 @@ def pareto(alpha: float) -> TailLaw:
 def test_a_tail_adds_what_its_power_says_and_is_as_unsure(alpha: float, symmetric: bool) -> None:
     law, ratio = pareto(alpha), 1 / (2 ** (alpha - 1) - 1)
     score = Whole(np.zeros(3), 25.0, LEAN)
-    found, square, leaning = beyond_clip(law, CLIP, score, np.zeros(3), None, symmetric)
+    found, square, leaning = beyond_clip(law, CLIP, score, 0.0, np.zeros(3), None, symmetric)
     np.testing.assert_allclose(found, ratio * LEAN, rtol=0.01)
     assert leaning == pytest.approx(ratio * 50 / 5, rel=0.01)
     error = max(ratio, 1.0 if symmetric else 0.0)
     excess = float(np.interp(CLIP, law.clips, law.excess()))
     own = square - allowed(excess, 3) * np.eye(3)
     np.testing.assert_allclose(own, error**2 * np.outer(LEAN, LEAN), rtol=0.02, atol=1e-6)
+
+
+def test_the_mean_over_laws_is_added_and_the_most_allowed_for() -> None:
+    """Both laws have 100 scores beyond the clip, as many shorter ones, and end or do not."""
+    clips, d = pareto(2.0).clips, 400.0
+    within = 100 * (clips / CLIP) ** -2
+    ends, falls = np.where(clips < CLIP, within, [[0.0], [1.0]] * (clips / CLIP) ** -1.6 * 100)
+    law = TailLaw(clips, np.array([ends, falls]), np.array([0.8, 0.2]))
+    far = CLIP / 0.6 * 100  # of the law that falls; d is what half of the clip takes off besides
+    mean, most = law.beyond(CLIP)
+    assert mean == pytest.approx(0.2 * far / d, rel=0.01)
+    sizes = [np.sqrt([0.8, 0.2] @ np.square([a, b])) for a, b in ((0.0, far), (d, far + d))]
+    assert most == pytest.approx(sizes[0] / (sizes[1] - sizes[0]), rel=0.01)
+    assert most > 2 * mean
+    found, square, _ = beyond_clip(law, CLIP, Whole(LEAN, 1.0, LEAN), 0.0, LEAN, None, False)
+    np.testing.assert_allclose(found, mean * LEAN)
+    own = square - allowed(float(np.interp(CLIP, law.clips, law.excess())), 3) * np.eye(3)
+    np.testing.assert_allclose(own, most**2 * np.outer(LEAN, LEAN), rtol=1e-6, atol=1e-6)
+    true = np.array([0.0, far / d])
+    errors = [np.average((r - true) ** 2, weights=law.chances) for r in (mean, most)]
+    assert errors[0] < 0.7 * errors[1]
+
+
+@pytest.mark.parametrize("sampling", [0.0, 144.0])
+def test_a_lean_is_measured_by_noise_and_sampling_together(sampling: float) -> None:
+    law, score = pareto(3.0), Whole(np.zeros(3), 25.0, LEAN)
+    _, _, leaning = beyond_clip(law, CLIP, score, sampling, np.zeros(3), None, True)
+    assert leaning == pytest.approx(50 / 3 / np.sqrt(25 + sampling), rel=0.01)
 
 
 @pytest.mark.parametrize("peeled", [False, True])
@@ -50,7 +78,7 @@ def test_noise_of_a_lean_is_counted_as_often_as_the_lean(peeled: bool, lean: flo
         true = lean * rng.normal(size=d)  # the outer part: the inner one is at its root
         inner, outer = noise * rng.normal(size=d), true + other * rng.normal(size=d)
         score = whole(SplitScore(np.zeros(d), inner, noise, outer, other), peeled)
-        found, square, _ = beyond_clip(law, CLIP, score, np.zeros(d), None, False)
+        found, square, _ = beyond_clip(law, CLIP, score, 0.0, np.zeros(d), None, False)
         excess = float(np.interp(CLIP, law.clips, law.excess()))
         error = np.sum((score.total + found - (1 + ratio) * true) ** 2)
         noisy = square - allowed(excess, d) * np.eye(d) - np.outer(found, found)
@@ -68,15 +96,15 @@ def test_drawn_lengths_add_as_much_beyond_a_clip(alpha: float) -> None:
     lengths = CLIP / 4 * (1 + np.random.default_rng(0).pareto(alpha, 1_000_000))
     far = np.maximum(lengths - CLIP, 0).mean()
     near = np.maximum(lengths - CLIP / 2, 0).mean() - far
-    found, _, _ = beyond_clip(pareto(alpha), CLIP, Whole(LEAN, 1.0, LEAN), LEAN, None, False)
+    found, _, _ = beyond_clip(pareto(alpha), CLIP, Whole(LEAN, 1.0, LEAN), 0.0, LEAN, None, False)
     assert found[0] / LEAN[0] == pytest.approx(far / near, rel=0.03)
 
 
 def test_rows_drawn_in_may_lie_along_their_direction_and_a_model_s_lean_is_no_finding() -> None:
     law, u = pareto(3.0), np.array([0.0, 1.0, 0.0])
     score = Whole(np.zeros(3), 25.0, LEAN)
-    _, plain, _ = beyond_clip(law, CLIP, score, np.zeros(3), None, True)
-    _, along, none = beyond_clip(law, CLIP, score, LEAN, u, True)
+    _, plain, _ = beyond_clip(law, CLIP, score, 0.0, np.zeros(3), None, True)
+    _, along, none = beyond_clip(law, CLIP, score, 0.0, LEAN, u, True)
     excess = float(np.interp(CLIP, law.clips, law.excess()))
     np.testing.assert_allclose(along - plain, allowed(excess, 1) * np.outer(u, u))
     assert none == pytest.approx(0.0, abs=1e-9)

@@ -59,10 +59,9 @@ class TailLaw:
     aligned: float = _ALIGNED
 
     @cached_property
-    def _squared_excess(self) -> Array:
-        """Square of the sum of ``(length - c)_+`` under each law."""
-        sums = _from_above(self.numbers, self.clips)
-        return np.square(sums, out=sums)
+    def _sums(self) -> Array:
+        """Sum of ``(length - c)_+`` under each law."""
+        return _from_above(self.numbers, self.clips)
 
     @cached_property
     def _expected(self) -> Array:
@@ -146,7 +145,7 @@ class TailLaw:
         log -= ((count - expected) ** 2 / variance + np.log(variance)) / 2
         chances = np.exp(log - log.max())
         made = replace(self, chances=chances / chances.sum())
-        made.__dict__["_squared_excess"] = self._squared_excess  # of the same laws
+        made.__dict__["_sums"] = self._sums  # of the same laws
         return made
 
     def number(self, clip: float) -> float:
@@ -155,11 +154,34 @@ class TailLaw:
 
     @cached_property
     def _excess(self) -> Array:
-        return np.sqrt(self.chances @ self._squared_excess)
+        return np.sqrt(self.chances @ np.square(self._sums))
 
     def excess(self) -> Array:
         """Root mean square, over the laws, of the sum of ``(length - c)_+``; shape (m,)."""
         return self._excess
+
+    def beyond(self, clip: float) -> tuple[float, float]:
+        """What a clip takes off lengths, over what half of it takes off besides: mean, and most.
+
+        The most is the ratio of both root mean squares, in which laws of long tails weigh more
+        where laws agree on shorter scores; but no less than the mean.
+        """
+        sums, numbers = self._at(self._sums, clip), self._at(self.numbers, clip)
+        # Of the scores longer than C each adds C/2 to what half of it takes off besides.
+        nearer = np.maximum(self._at(self._sums, clip / 2) - sums, clip / 2 * numbers)
+        ratios = np.divide(sums, nearer, out=np.zeros_like(sums), where=nearer > 0)
+        far, near = (float(np.interp(c, self.clips, self._excess)) for c in (clip, clip / 2))
+        most = far / max(near - far, clip / 2 * self.number(clip), 1e-300)
+        mean = float(self.chances @ ratios)
+        return mean, max(mean, most)
+
+    def _at(self, values: Array, length: float) -> Array:
+        """Values of each law at a length."""
+        k = int(np.clip(np.searchsorted(self.clips, length), 1, self.clips.size - 1))
+        low, high = self.clips[k - 1 : k + 1]
+        w = float(np.clip((length - low) / (high - low), 0.0, 1.0))
+        made: Array = (1 - w) * values[:, k - 1] + w * values[:, k]
+        return made
 
     def best(self, noise: float, d: int) -> float:
         """The clip of least variance of a score of d coordinates, as `best_clip`."""

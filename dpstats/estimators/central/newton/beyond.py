@@ -16,17 +16,24 @@ Array = NDArray[np.float64]
 
 
 def beyond_clip(
-    law: TailLaw, clip: float, score: Whole, model: Array, along: Array | None, symmetric: bool
+    law: TailLaw,
+    clip: float,
+    score: Whole,
+    sampling: float,
+    model: Array,
+    along: Array | None,
+    symmetric: bool,
 ) -> tuple[Array, Array, float]:
-    """What a clip leaves out of a score, by its lean; the variance allowed for it; how clear it is.
+    """What a clip leaves out of a score, by its lean; the variance allowed; how much it matters.
 
     Rows beyond a clip C are of those beyond C/2, only longer, so that what they add is the lean of
-    the outer part times ``E(C) / (E(C/2) - E(C))``, E being what clips take off lengths. All of it
-    may point elsewhere than it leans. Along the lean its error is taken to be as large as it is
-    itself. Noise hides how long the longest scores are, so that E may be far too small where a
-    model is wrong. But a tail like c^-2, the heaviest that scores have whose sum has a standard
-    error, adds as much beyond C as between C/2 and C: under a `symmetric` model, by which nothing
-    leans, the error is no less than the lean.
+    the outer part times ``r = E(C) / (E(C/2) - E(C))``, E being what clips take off lengths. Added
+    is the mean of r over the laws, which errs least; an error along the lean is allowed for as
+    large as the most that r may be (`TailLaw.beyond`). All of it may point elsewhere than it leans.
+    Noise hides how long the longest scores are, so that E may be far too small where a model is
+    wrong. But a tail like c^-2, the heaviest that scores have whose sum has a standard error, adds
+    as much beyond C as between C/2 and C: under a `symmetric` model, by which nothing leans, the
+    error is no less than the lean.
 
     The noise of the lean is counted in what is added, too (`Whole.again`).
 
@@ -38,6 +45,8 @@ def beyond_clip(
         C.
     score : Whole
         The last score, of which the outer part leans.
+    sampling : float
+        Variance of the score in each direction that is due to sampling.
     model : ndarray of shape (d,)
         The lean that a model expects.
     along : ndarray of shape (d,), optional
@@ -54,17 +63,15 @@ def beyond_clip(
     square : ndarray of shape (d, d)
         What is allowed for it.
     leaning : float
-        How long it is, in standard deviations of noise, less what follows from the lean that the
-        model expects (of which a lean drawn to none has less).
+        How long it is, in standard deviations of noise and sampling together, less what follows
+        from the lean that the model expects (of which a lean drawn to none has less).
     """
-    excess, nearer = (float(np.interp(c, law.clips, law.excess())) for c in (clip, clip / 2))
-    # Of the scores longer than C each adds C/2 to the difference of both.
-    ratio = excess / max(nearer - excess, clip / 2 * law.number(clip), 1e-300)
+    excess, (ratio, most) = float(np.interp(clip, law.clips, law.excess())), law.beyond(clip)
     beyond, d = ratio * score.lean, score.lean.size
-    error = max(ratio, float(symmetric)) * score.lean  # a tail like c^-2 has the ratio 1
+    error = max(most, float(symmetric)) * score.lean  # a tail like c^-2 has the ratio 1
     square = allowed(excess, d, law.aligned) * np.eye(d) + np.outer(error, error)
     lengths = (float(np.linalg.norm(v)) for v in (beyond, beyond - ratio * model))
-    leaning = min(lengths) / math.sqrt(score.variance)
+    leaning = min(lengths) / math.sqrt(score.variance + sampling)
     if along is not None:
         square += allowed(excess, 1, law.aligned) * np.outer(along, along)
         return np.zeros(d), square, leaning

@@ -251,7 +251,7 @@ class BoundedClimb(PredictorClimb):
         return [self.asks.score(b, clip, 0.0)]
 
     def beyond(
-        self, law: TailLaw | None, clip: float, last: ScoreAt
+        self, law: TailLaw | None, clip: float, last: ScoreAt, meat: Array
     ) -> tuple[Array, Array, dict[str, float]]:
         """Nothing is left out; but centres are those of a law that may not be quite right."""
         assert self.law is not None

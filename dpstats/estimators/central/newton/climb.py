@@ -174,7 +174,7 @@ class Climb(ABC):
         at, score = join_scores(middle, ScoreAt(both.at, score), bread.matrix)
         meat = self.meat(b, clip, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
-        added, anywhere, seen = self.beyond(law, clip, ScoreAt(at, score))
+        added, anywhere, seen = self.beyond(law, clip, ScoreAt(at, score), meat)
         step = self.bent(at, solved(bread.matrix, score.total + added))
         if self.family != GAUSSIAN:  # on the last step the curvature may change as much again
             anywhere = anywhere + told.again(step)
@@ -362,12 +362,15 @@ class Climb(ABC):
         return self.corrected(b, self.leapt(b, to)), middle, bread
 
     def beyond(
-        self, law: TailLaw | None, clip: float, last: ScoreAt
+        self, law: TailLaw | None, clip: float, last: ScoreAt, meat: Array
     ) -> tuple[Array, Array, dict[str, float]]:
         """What the clip leaves out of the last score, the variance allowed for it, what is said."""
         assert law is not None
+        sampling = float(np.trace(meat)) / meat.shape[0]
         model, along = self.outer_score(last.at, clip), self.found.metric.far_direction
-        beyond, anywhere, lean = beyond_clip(law, clip, last.score, model, along, self.peeled)
+        beyond, anywhere, lean = beyond_clip(
+            law, clip, last.score, sampling, model, along, self.peeled
+        )
         seen = {
             "scores beyond the clip": min(law.number(clip), self.n),
             "lean of long scores": lean,

@@ -28,8 +28,8 @@ __all__ = [
     "reported",
 ]
 
-# wording: length per log of what is beyond; lean of long scores, in sds
-_FAR_OUT, _LEANING = 0.52, 2.0
+# wording: length per log of what is beyond; lean of long scores, in sds of noise and sampling
+_FAR_OUT, _LEANING = 0.52, 1.5
 _AT_REST = 0.5  # wording: change of linear predictors on the last step, below which it was the last
 _REMARKABLE = 0.3  # wording: dispersion of counts
 _MANY_FAR = 0.01  # wording: share of scores far from typical
