@@ -179,12 +179,21 @@ class BoundedFamily(Family):
         return np.asarray(self.factor(eta) ** 2 * self._about(mu, np.zeros_like(k), k)[0])
 
     def bias(self, eta: Array, limit: Array) -> Array:
-        """``E clip(r, -k, k)``: what the centre is for."""
-        if self.name in ("gaussian", "binomial"):  # none, and known whatever the law is
+        """``E clip(r, -k, k)``, as far as it hangs on the law: what the centre is for."""
+        if self.name == "binomial":  # known whatever the law is
+            return np.zeros_like(limit)
+        return self.clipped_mean(eta, limit)
+
+    def clipped_mean(self, eta: Array, limit: Array) -> Array:
+        """``E clip(r, -k, k)``, without a centre."""
+        if self.name == "gaussian":
             return np.zeros_like(limit)
         mu, k = self._clip_of_response(eta, limit)
-        mean: Array = self.factor(eta) * self._mean(mu, np.zeros_like(k), k)[0]
-        return mean
+        if self.name == "binomial":
+            mean = mu * np.minimum(1 - mu, k) - (1 - mu) * np.minimum(mu, k)
+        else:
+            mean = self._mean(mu, np.zeros_like(k), k)[0]
+        return np.asarray(self.factor(eta) * mean, dtype=np.float64)
 
     def score_variance(self, eta: Array) -> Array:
         """``Var r``, without a clip."""

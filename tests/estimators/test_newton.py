@@ -257,21 +257,23 @@ def test_rows_that_carry_the_answer_are_warned_of() -> None:
 
 
 @pytest.mark.parametrize("eta", [-1.75, 0.3])
-@pytest.mark.parametrize("link", ["probit", "logit", "cloglog"])
-def test_outer_scores_of_normal_rows_are_those_of_many_drawn_ones(link: str, eta: float) -> None:
+@pytest.mark.parametrize("link", ["probit", "logit", "cloglog", "log"])
+def test_clipped_scores_of_normal_rows_are_those_of_many_drawn_ones(link: str, eta: float) -> None:
     d, m, rng = 5, 200_000, np.random.default_rng(3)
-    constant = np.eye(d)[0]
-    rows = NormalRows(Family("binomial", link), constant, np.eye(d) - np.outer(constant, constant))
+    constant, name = np.eye(d)[0], "poisson" if link == "log" else "binomial"
+    rows = NormalRows(Family(name, link), constant, np.eye(d) - np.outer(constant, constant))
     b = eta * constant + np.array([0.0, 0.4, -0.2, 0.0, 0.1])
     z = np.column_stack([np.ones(m), rng.normal(size=(m, d - 1))])
-    y = (rng.random(m) < rows.family.mean(z @ b)) * 1.0
+    mean = rows.family.mean(z @ b)
+    y = rng.poisson(mean) if name == "poisson" else (rng.random(m) < mean) * 1.0
     r, length = rows.family.residual(y, z @ b), np.linalg.norm(z, axis=1)
-    outer = np.sign(r) * np.clip(length * np.abs(r) - 1.2, 0, 1.2) / length
-    drawn = z * outer[:, None]
-    errors = drawn.std(axis=0) / math.sqrt(m)
-    found = rows.outer_score(b, 2.4)
-    assert np.abs(found - drawn.mean(axis=0)).max() < 4 * errors.max()  # false alarm below 1e-4
-    assert np.linalg.norm(found) > 10 * errors.max()
+    for low, high in ((0.0, 1.2), (1.2, 2.4)):
+        part = np.sign(r) * np.clip(length * np.abs(r) - low, 0, high - low) / length
+        drawn = z * part[:, None]
+        errors = drawn.std(axis=0) / math.sqrt(m)
+        found = rows.clipped_score(b, high) - (rows.clipped_score(b, low) if low else 0.0)
+        assert np.abs(found - drawn.mean(axis=0)).max() < 4 * errors.max()  # false alarm below 1e-4
+        assert np.linalg.norm(found) > 10 * errors.max()
 
 
 def rare_events(seed: int, bent: bool) -> Any:

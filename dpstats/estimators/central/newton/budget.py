@@ -267,11 +267,13 @@ def looks_far(design: Design) -> bool:
 
 
 def peels(design: Design) -> bool:
-    """Whether residuals may be symmetric, so that the outer half of long scores adds up to nothing.
+    """Whether a model says what the outer half of long scores adds up to, which noise hides.
 
-    Only then is it asked for by itself, and drawn towards nothing.
+    Of symmetric residuals that is nothing, of counts what is expected of normal rows. It is drawn
+    towards that. (That of a yes or no hangs more on rows than on responses.)
     """
-    return bool(design.family == GAUSSIAN)
+    counts = design.family.name == "poisson" and design.weights is None
+    return bool(design.family == GAUSSIAN) or counts
 
 
 def _left(design: Design, peeled: bool) -> float:

@@ -113,7 +113,7 @@ class Climb(ABC):
 
     @property
     def peeled(self) -> bool:
-        """Whether what half a clip leaves out is drawn towards nothing; see `peels`."""
+        """Whether what half a clip leaves out is drawn to what the model expects; see `peels`."""
         return peels(self.design)
 
     @property
@@ -217,9 +217,13 @@ class Climb(ABC):
         explained = float(away @ np.linalg.pinv(found.cov, hermitian=True) @ away) <= NOTHING**2
         return drawn if explained else found.params
 
-    def outer_score(self, b: Array, clip: float) -> Array:
-        """Sum that the model expects of what a clip leaves of scores beyond half of it."""
+    def clipped_score(self, b: Array, clip: float) -> Array:
+        """Sum of clipped scores that the model expects where it is right at `b`."""
         return np.zeros_like(b)
+
+    def outer_score(self, b: Array, clip: float) -> Array:
+        """What it expects of what a clip leaves of scores beyond half of it."""
+        return self.clipped_score(b, clip) - self.clipped_score(b, clip / 2)
 
     def unbounded(self, last: ScoreAt) -> tuple[str, ...]:
         """Levels of whose coefficients noise hides where they end."""
@@ -367,10 +371,13 @@ class Climb(ABC):
         """What the clip leaves out of the last score, the variance allowed for it, what is said."""
         assert law is not None
         sampling = float(np.trace(meat)) / meat.shape[0]
-        model, along = self.outer_score(last.at, clip), self.found.metric.far_direction
+        along, symmetric = self.found.metric.far_direction, self.peeled and self.family == GAUSSIAN
+        model = np.zeros_like(last.at) if self.peeled else self.outer_score(last.at, clip)
         beyond, anywhere, lean = beyond_clip(
-            law, clip, last.score, sampling, model, along, self.peeled
+            law, clip, last.score, sampling, model, along, symmetric
         )
+        if self.peeled and along is None:  # in full the model's scores add up to nothing
+            beyond = beyond - self.clipped_score(last.at, clip)
         seen = {
             "scores beyond the clip": min(law.number(clip), self.n),
             "lean of long scores": lean,
@@ -391,10 +398,11 @@ class Climb(ABC):
     # -- the last two steps -----------------------------------------------------------------
 
     def last(self, k: int, b: Array, clip: float) -> SplitScore:
-        """One of the last two scores."""
+        """One of the last two scores; what is expected of an outer part goes with the inner one."""
         inner, noise = self.score(f"inner score {k + 1}", b, clip / 2)
         outer, outer_noise = self.score(f"outer score {k + 1}", b, clip, clip / 2)
-        return SplitScore(b, inner, noise, outer, outer_noise)
+        known = self.outer_score(b, clip) if self.peeled else np.zeros_like(b)
+        return SplitScore(b, inner + known, noise, outer - known, outer_noise)
 
     def parts(self, b: Array, clip: float) -> list[Query]:
         """What one of the last two scores is asked by."""

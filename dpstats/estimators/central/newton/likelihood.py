@@ -217,11 +217,11 @@ class PredictorClimb(Climb):
             return ()
         return LevelSums(self.design, self.found, self.rows).nearly_none(last)
 
-    def outer_score(self, b: Array, clip: float) -> Array:
-        """That of normal rows with an answer each; nothing is known of weighted ones."""
-        if self.family.name != "binomial" or self.design.weights is not None:
-            return super().outer_score(b, clip)
-        return self.n * self.rows.outer_score(b, clip)
+    def clipped_score(self, b: Array, clip: float) -> Array:
+        """That of normal rows with a count or an answer each; none is known of weighted ones."""
+        if self.family.name not in ("binomial", "poisson") or self.design.weights is not None:
+            return super().clipped_score(b, clip)
+        return self.n * self.rows.clipped_score(b, clip)
 
     def early_clip(self, k: int, b: Array, before: float) -> float:
         """Most lengths are within it; where scores are short, all that a typical row may have."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.families import Family
+from dpstats.families.bounded import BoundedFamily
 
 __all__ = ["NOWHERE", "NormalPredictor", "NormalRows", "SplitRows"]
 
@@ -179,20 +180,16 @@ class NormalRows:
         second = second + k[2, 0] * np.outer(u, u) + k[0, 2] * np.outer(v, v)
         return first, second
 
-    def outer_score(self, b: Array, clip: float) -> Array:
-        """Mean of what `clip` leaves of scores of binary responses beyond half of it.
+    def clipped_score(self, b: Array, clip: float) -> Array:
+        """Mean of scores, none longer than `clip`, where the model is right at `b`.
 
-        It is none of scores in full, but the rarer answer has the longer ones.
+        It is none of scores in full, but large counts, and the rarer answer, have the longer ones.
         """
+        law = BoundedFamily(self.family.name, self.family.link, alpha=self.family.alpha)
         g, length = self.lengths(b, _CLIPPED)
         mean, sd = self.predictor(b)
-        eta = mean + sd * g
-        yes, outer = self.family.mean(eta), np.zeros_like(length)
-        for y, chance in ((0.0, 1 - yes), (1.0, yes)):
-            r = self.family.residual(np.full_like(eta, y), eta)
-            kept = np.clip(length * np.abs(r) - clip / 2, 0.0, clip / 2)
-            outer += chance * np.sign(r) * kept / np.maximum(length, _LEAST_SD)
-        return self.averaged(b, g, outer)
+        eta = np.broadcast_to(mean + sd * g, length.shape)
+        return self.averaged(b, g, law.clipped_mean(eta, clip / np.maximum(length, _LEAST_SD)))
 
     def averaged(self, b: Array, g: Array, values: Array) -> Array:
         """``E f z``, from values of f beside the `lengths` of rows."""
