@@ -10,6 +10,7 @@ import statsmodels.formula.api as smf
 import dpstats as dp
 from dpstats.estimators.central.newton import climb
 from dpstats.estimators.central.newton.beyond import beyond_clip
+from dpstats.estimators.central.newton.likelihood import PredictorClimb
 from dpstats.estimators.numerics.parts import SplitScore, Whole, whole
 from dpstats.estimators.numerics.tail_law import TailLaw, allowed
 
@@ -139,3 +140,37 @@ def test_what_counts_cannot_see_is_allowed_for_where_scores_lean(
     assert held() > 0.8
     monkeypatch.setattr(climb, "beyond_clip", lambda *asked: beyond_clip(*asked[:-1], False))
     assert held() < 0.6
+
+
+def counts(seed: int, n: int = 20_000) -> pd.DataFrame:
+    """Poisson counts of three columns, one of them 0 or 1, with exposures."""
+    rng = np.random.default_rng([5, seed])
+    x, z, w = rng.normal(size=n), rng.normal(size=n), (rng.random(n) < 0.3) * 1.0
+    t = np.clip(np.exp(0.7 * rng.normal(size=n)), 0.05, 20)
+    y = np.minimum(rng.poisson(t * np.exp(0.2 + 0.5 * x - 0.3 * z + 0.4 * w)), 60) * 1.0
+    return pd.DataFrame({"x": np.clip(x, -6, 6), "z": np.clip(z, -6, 6), "w": w, "t": t, "y": y})
+
+
+@pytest.mark.full
+def test_what_a_clip_leaves_out_of_counts_is_drawn_to_what_normal_rows_are_expected_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Errors are .84 of those of outer scores as they are, with exposures; intervals hold."""
+    ends = {"x": (-6, 6), "z": (-6, 6), "w": (0, 1), "t": (0.05, 20), "y": (0, 60)}
+    schema = dp.Schema(**{name: dp.Numeric(*end) for name, end in ends.items()})
+
+    def errors() -> np.ndarray:
+        made = []
+        for seed in range(24):
+            rows = counts(seed)
+            model = dp.glm("y ~ x + z + w", rows, schema, family="poisson", exposure="t")
+            exact = smf.poisson("y ~ x + z + w", rows, exposure=rows["t"]).fit(disp=0)
+            fit = model.fit(dp.Central(0.5, 1e-6), noise=dp.SeededNoise(seed))
+            off = (fit.params - exact.params[fit.params.index]).to_numpy()
+            made.append(np.stack([off / exact.bse[fit.params.index], off / fit.bse]))
+        return np.array(made)
+
+    drawn = errors()
+    assert (np.abs(drawn[:, 1]) < 1.96).mean() > 0.93
+    monkeypatch.setattr(PredictorClimb, "peeled", False)
+    assert np.square(drawn[:, 0]).mean() < 0.9**2 * np.square(errors()[:, 0]).mean()

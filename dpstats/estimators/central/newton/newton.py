@@ -142,9 +142,10 @@ class Newton(CountingMethod[CoefficientEstimate]):
        that is best so far. They give a posterior of the number N(c) of scores longer than c
        (`TailLaw`), and of ``E(C) = sum (||s|| - C)_+``, the most that a clip can move a sum. C is
        the minimum of ``(noise C)^2 + rho^2 E(C)^2 / d``, the variance of both below.
-    5. Two last scores with what is left of the budget, clipped at C. Under least squares what lies
-       between C/2 and C is asked for by itself: with residuals that are symmetric it adds up to
-       nothing, and is drawn towards it as far as its noise explains it (`parts.whole`).
+    5. Two last scores with what is left of the budget, clipped at C. What lies between C/2 and C
+       is asked for by itself: with residuals that are symmetric it adds up to nothing, of counts to
+       what a model of normal rows expects, and is drawn towards it as far as its noise explains it
+       (`parts.whole`). Of a yes or no it is taken as it is.
     6. Release the bread D, minus the derivative of the clipped score, and the meat M, the squares
        of scores. The last step uses D, averaged with n H, both last scores, and the one on the way
        to them: each is linear in where it was asked, so that their mean, by precision, belongs to
