@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,8 +13,10 @@ import dpstats as dp
 from dpstats.estimators.central.newton import climb
 from dpstats.estimators.central.newton.beyond import beyond_clip
 from dpstats.estimators.central.newton.likelihood import PredictorClimb
-from dpstats.estimators.numerics.parts import SplitScore, Whole, whole
+from dpstats.estimators.central.newton.normal_rows import NormalRows
+from dpstats.estimators.numerics.parts import ScoreAt, SplitScore, Whole, whole
 from dpstats.estimators.numerics.tail_law import TailLaw, allowed
+from dpstats.families import Family
 
 CLIP, LEAN = 4.0, np.array([30.0, 0.0, -40.0])
 
@@ -143,34 +147,75 @@ def test_what_counts_cannot_see_is_allowed_for_where_scores_lean(
 
 
 def counts(seed: int, n: int = 20_000) -> pd.DataFrame:
-    """Poisson counts of three columns, one of them 0 or 1, with exposures."""
-    rng = np.random.default_rng([5, seed])
-    x, z, w = rng.normal(size=n), rng.normal(size=n), (rng.random(n) < 0.3) * 1.0
-    t = np.clip(np.exp(0.7 * rng.normal(size=n)), 0.05, 20)
-    y = np.minimum(rng.poisson(t * np.exp(0.2 + 0.5 * x - 0.3 * z + 0.4 * w)), 60) * 1.0
-    return pd.DataFrame({"x": np.clip(x, -6, 6), "z": np.clip(z, -6, 6), "w": w, "t": t, "y": y})
+    """Poisson counts of four correlated columns, the first of them 0 or 1."""
+    rng, places = np.random.default_rng([0, seed]), np.arange(4)
+    x = rng.multivariate_normal(np.zeros(4), 0.5 ** np.abs(places[:, None] - places), n)
+    x[:, 0] = x[:, 0] > 0.5
+    y = rng.poisson(np.exp(0.2 + x @ [0.5, -0.3, 0.4, 0.2]))
+    rows = pd.DataFrame(np.clip(x, -5, 5), columns=["a", "b", "c", "d"])
+    return rows.assign(y=np.minimum(y, 40))
+
+
+@pytest.mark.parametrize("clip", [2.0, 4.0])
+def test_a_model_says_what_a_clip_leaves_out_of_counts_that_noise_hides(
+    clip: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the truth, all scores add up to nothing: those of a clip at half with what is expected."""
+    d, m, rng = 4, 200_000, np.random.default_rng(5)
+    family, constant = Family("poisson", "log"), np.eye(d)[0]
+    rows = NormalRows(family, constant, np.eye(d) - np.outer(constant, constant))
+    b = np.array([0.3, 0.4, -0.2, 0.1])
+    z = np.column_stack([np.ones(m), rng.normal(size=(m, d - 1))])
+    r, length = rng.poisson(np.exp(z @ b)) - np.exp(z @ b), np.linalg.norm(z, axis=1)
+
+    def score(_: object, __: str, ___: np.ndarray, high: float, low: float = 0.0) -> tuple:
+        kept = np.sign(r) * np.clip(length * np.abs(r) - low, 0, high - low) / length
+        return z.T @ kept, 1e9 if low else 1.0  # noise hides the outer part
+
+    monkeypatch.setattr(PredictorClimb, "score", score)
+    climbing = PredictorClimb(
+        holder=None,
+        design=SimpleNamespace(family=family, weights=None),
+        found=SimpleNamespace(metric=SimpleNamespace(far_direction=None)),
+        asks=None,
+        n=float(m),
+        rows=rows,
+        level=0.0,
+    )
+    score_of_half = whole(climbing.last(0, b, clip), climbing.peeled)
+    added, *_ = climbing.beyond(pareto(3.0), clip, ScoreAt(b, score_of_half), np.eye(d))
+    error = np.sqrt(m) * np.std(z * r[:, None], axis=0).max()
+    assert np.linalg.norm(score_of_half.lean) < error / 10
+    assert np.abs(score_of_half.total + added).max() < 4 * error  # false alarm below 1e-3
+    assert np.linalg.norm(added) > 10 * error
+    assert np.linalg.norm(score(None, "", b, clip / 2)[0] + added) > 5 * error
 
 
 @pytest.mark.full
 def test_what_a_clip_leaves_out_of_counts_is_drawn_to_what_normal_rows_are_expected_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Errors are .84 of those of outer scores as they are, with exposures; intervals hold."""
-    ends = {"x": (-6, 6), "z": (-6, 6), "w": (0, 1), "t": (0.05, 20), "y": (0, 60)}
-    schema = dp.Schema(**{name: dp.Numeric(*end) for name, end in ends.items()})
+    """Errors are about .8 of those of outer scores as they are, and of those drawn to nothing."""
+    schema = dp.Schema(
+        dict.fromkeys("bcd", dp.Numeric(-5, 5)), a=dp.Numeric(0, 1), y=dp.Numeric(0, 40)
+    )
+    formula = "y ~ a + b + c + d"
 
     def errors() -> np.ndarray:
         made = []
         for seed in range(24):
             rows = counts(seed)
-            model = dp.glm("y ~ x + z + w", rows, schema, family="poisson", exposure="t")
-            exact = smf.poisson("y ~ x + z + w", rows, exposure=rows["t"]).fit(disp=0)
-            fit = model.fit(dp.Central(0.5, 1e-6), noise=dp.SeededNoise(seed))
+            exact = smf.poisson(formula, rows).fit(disp=0)
+            model = dp.glm(formula, rows, schema, family="poisson")
+            fit = model.fit(dp.Central(1.0, 1e-6), noise=dp.SeededNoise(seed))
             off = (fit.params - exact.params[fit.params.index]).to_numpy()
             made.append(np.stack([off / exact.bse[fit.params.index], off / fit.bse]))
         return np.array(made)
 
     drawn = errors()
     assert (np.abs(drawn[:, 1]) < 1.96).mean() > 0.93
+    size = np.square(drawn[:, 0]).mean()
+    monkeypatch.setattr(PredictorClimb, "clipped_score", lambda _, b, clip: np.zeros_like(b))
+    assert size < 0.9**2 * np.square(errors()[:, 0]).mean()  # drawn to nothing
     monkeypatch.setattr(PredictorClimb, "peeled", False)
-    assert np.square(drawn[:, 0]).mean() < 0.9**2 * np.square(errors()[:, 0]).mean()
+    assert size < 0.9**2 * np.square(errors()[:, 0]).mean()  # as they are
