@@ -80,6 +80,7 @@ GRAM_SEEN = Assumption(
 MANY_DEVICES = Assumption(formula="n >~ d^4/eps^2")
 PUBLIC_ROWS = Assumption("There are public rows enough", "m >~ d^2")
 
+# What the theorems of central lower bounds ask for.
 _CENTRAL = (
     Assumption("Lower bound", "eps < 1"),
     Assumption("Lower bound, which needs delta < n^-(1 + w) for some w > 0", "delta < 1/n"),
