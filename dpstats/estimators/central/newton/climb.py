@@ -65,6 +65,7 @@ __all__ = ["Climb", "WhitenedRows", "solved", "whitened"]
 Array = NDArray[np.float64]
 
 _MOST_BEND = 0.5  # ratio: change of a step, or of the curvature on it, by a model, to itself
+_BULK = 5.0  # ses: of a count by the histogram, rows by which the law of the longest is known
 _FARTHER = math.sqrt(2.0)  # ratio: where counts tell of what lies beyond a clip, to the clip
 
 
@@ -332,14 +333,12 @@ class Climb(ABC):
         one = self.holder.plan.noise(self.asks.count(b, 1.0), BEYOND[0]).sd
         least = one * math.sqrt(NUMBER)
         least = max(least, 1.0)  # a row is a row
+        bounded, upper = short_scores(self.design) and not self.far, self.rarer(b)
+        if not bounded:  # the longest rows alone say how their number falls off
+            noise = max(answer.noise.sd, 1.0) * math.sqrt(answer.value.size)
+            upper = min(upper, _BULK * noise / self.n)
         law = TailLaw.of_histogram(
-            answer.value,
-            answer.noise.sd,
-            edges,
-            self.n,
-            least,
-            self.rarer(b),
-            short_scores(self.design) and not self.far,
+            answer.value, answer.noise.sd, edges, self.n, least, upper, bounded
         )
         if self.far:  # nothing is known of lengths that the histogram does not reach, but of rows
             law = law.far_out(float(edges[-1]) if one > 1 else math.inf)
