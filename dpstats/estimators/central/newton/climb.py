@@ -333,12 +333,13 @@ class Climb(ABC):
         one = self.holder.plan.noise(self.asks.count(b, 1.0), BEYOND[0]).sd
         least = one * math.sqrt(NUMBER)
         least = max(least, 1.0)  # a row is a row
-        short, upper = short_scores(self.design), self.rarer(b)
-        if not short:  # the longest rows alone say how their number falls off
+        upper = self.rarer(b)
+        if self.family == GAUSSIAN:  # the longest rows alone say how their number falls off
             noise = max(answer.noise.sd, 1.0) * math.sqrt(answer.value.size)
             upper = min(upper, _BULK * noise / self.n)
+        bounded = short_scores(self.design) and not self.far
         law = TailLaw.of_histogram(
-            answer.value, answer.noise.sd, edges, self.n, least, upper, short and not self.far
+            answer.value, answer.noise.sd, edges, self.n, least, upper, bounded
         )
         if self.far:  # nothing is known of lengths that the histogram does not reach, but of rows
             law = law.far_out(float(edges[-1]) if one > 1 else math.inf)
