@@ -65,7 +65,7 @@ __all__ = ["Climb", "WhitenedRows", "solved", "whitened"]
 Array = NDArray[np.float64]
 
 _MOST_BEND = 0.5  # ratio: change of a step, or of the curvature on it, by a model, to itself
-_BULK = 5.0  # ses: of a count by the histogram, rows by which the law of the longest is known
+_BULK = 5.0  # ses: of their number by the histogram, the longest rows, whose law is fitted
 _FARTHER = math.sqrt(2.0)  # ratio: where counts tell of what lies beyond a clip, to the clip
 
 
@@ -333,13 +333,12 @@ class Climb(ABC):
         one = self.holder.plan.noise(self.asks.count(b, 1.0), BEYOND[0]).sd
         least = one * math.sqrt(NUMBER)
         least = max(least, 1.0)  # a row is a row
-        upper = self.rarer(b)
-        if self.family == GAUSSIAN:  # the longest rows alone say how their number falls off
-            noise = max(answer.noise.sd, 1.0) * math.sqrt(answer.value.size)
-            upper = min(upper, _BULK * noise / self.n)
-        bounded = short_scores(self.design) and not self.far
+        short, upper = short_scores(self.design), self.rarer(b)
+        if not short:  # the longest rows alone say how their number falls off
+            deviation = max(answer.noise.sd, 1.0) * math.sqrt(answer.value.size)
+            upper = min(upper, _BULK * deviation / self.n)
         law = TailLaw.of_histogram(
-            answer.value, answer.noise.sd, edges, self.n, least, upper, bounded
+            answer.value, answer.noise.sd, edges, self.n, least, upper, short and not self.far
         )
         if self.far:  # nothing is known of lengths that the histogram does not reach, but of rows
             law = law.far_out(float(edges[-1]) if one > 1 else math.inf)
