@@ -104,12 +104,13 @@ _NOT_WIDENED = (
 def _tables() -> Iterator[Setting]:
     """Tables that statsmodels ships."""
     df, schema = randhie.load()
-    df = df.assign(visit=(df["mdvis"] > 0).astype(float))
-    schema = Schema({**schema, "visit": Numeric(0, 1)})
+    df = df.assign(visit=(df["mdvis"] > 0).astype(float), often=(df["mdvis"] >= 10).astype(float))
+    schema = Schema({**schema, "visit": Numeric(0, 1), "often": Numeric(0, 1)})
     yield Setting(TUNED, "RAND", "ols", f"mdvis ~ {RAND}", df, schema)
     yield Setting(TUNED, "RAND counts", "poisson", f"mdvis ~ {RAND}", df, schema)
     yield Setting(HELD, "RAND visit", "logit", f"visit ~ {RAND}", df, schema)
     yield Setting(HELD, "RAND plan", "poisson", "mdvis ~ idp + lpi + fmde", df, schema)
+    yield Setting(HELD, "RAND often", "ols", f"often ~ {RAND}", df, schema)
     illness = "disea ~ lncoins + physlm + hlthg + hlthf + hlthp + idp"
     yield Setting(HELD, "RAND illness", "ols", illness, df, schema)
 

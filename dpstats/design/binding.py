@@ -237,10 +237,12 @@ class DeclaredDesign(Design):
 
     @property
     def unscaled(self) -> tuple[int, ...]:
-        """Columns without a declared scale; see `Design.unscaled`."""
+        """Columns without a scale; see `Design.unscaled`."""
         return self._unscaled
 
-    def scaled(self, found: Mapping[int, tuple[float, float]]) -> DeclaredDesign:
+    def scaled(
+        self, found: Mapping[int, tuple[float, float]], unsure: tuple[int, ...] = ()
+    ) -> DeclaredDesign:
         """The same columns in other units; see `Design.scaled`."""
         pairs = np.full((len(self.names) + 1, 2), np.nan)
         for place, pair in found.items():
@@ -267,7 +269,7 @@ class DeclaredDesign(Design):
             norm_bound=float(np.linalg.norm(np.abs(reach).max(axis=1))) * self.largest_root,
             standardization=standardization,
             _layout=replace(layout, bounds=bounds, center=center, scale=scale),
-            _unscaled=(),
+            _unscaled=unsure,
             found=dict(found),
         )
 

@@ -173,7 +173,9 @@ class Design(ABC):
         """Whether a question may be about the values of a column by themselves."""
         return False
 
-    def scaled(self, found: Mapping[int, tuple[float, float]]) -> Design:
+    def scaled(
+        self, found: Mapping[int, tuple[float, float]], unsure: tuple[int, ...] = ()
+    ) -> Design:
         """The same columns in other units, for a fit: what a coefficient means does not change.
 
         Values are cut at 1000 scales from the centre, so that a grid over what is left is fine.
@@ -182,12 +184,14 @@ class Design(ABC):
         ----------
         found : mapping
             Public centre and scale of columns, by position; of the response under d.
+        unsure : tuple of int, optional
+            Those that stay `unscaled`: what was found of them is no scale to rely on.
         """
         raise FormulaError("Columns that are public have units of their own; none are found.")
 
     @property
     def unscaled(self) -> tuple[int, ...]:
-        """Columns whose scale nobody declared, and which a fit may find; d is the response."""
+        """Columns whose scale is neither declared nor found; d is the response."""
         return ()
 
     def typical_rows(self, m: int, rare: float | None = None) -> Float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,6 +31,7 @@ Array = NDArray[np.float64]
 
 _CELLS = 40  # number: of cells of lengths
 _AROUND = (0.15, 150.0)  # ratio: ends of the cells of lengths to a typical one
+_BELOW = 1 - 2.0**-20  # numerical: next to 1
 COUNTS = 3  # numerical: counts of scores beyond the clip that is best so far
 ALIGNED = 0.75  # ratio: length of the mean direction of the scores beyond a clip
 _MEDIAN = 0.6745  # printed: of the size of a standard normal number
@@ -100,10 +101,21 @@ class PublicScores:
         lengths = sd * np.maximum(self.lengths, 1e-300)
         return np.array([float((lengths * _above(c / lengths)).sum()) for c in clips])
 
+    def at_most(self, clips: Array, fitted: Tall) -> Array:
+        """Numbers of scores about fitted values that may be longer than clips, shape (m,)."""
+        low, high, lengths = self.interval.low, self.interval.high, self.lengths
+
+        def longest(part: slice) -> Array:
+            at = np.clip(fitted[part], low, high)
+            return np.asarray(lengths[part] * np.maximum(at - low, high - at), dtype=np.float64)
+
+        ends = np.sort(vector(len(lengths), longest))
+        return len(ends) - np.searchsorted(ends, clips, side="right").astype(np.float64)
+
     @cached_property
     def longest(self) -> float:
-        """Length up to which some score may be longer than half of a clip."""
-        return self.interval.half * float(self.lengths.max(initial=1e-300))
+        """A clip of which some score may be longer than half, wherever fitted values are."""
+        return _BELOW * 2 * self.interval.half * float(self.lengths.max(initial=1e-300))
 
     def by_length(self, edges: Array, fitted: Tall | None = None) -> LongResiduals:
         """The question for scores by length, about fitted values; about the known term without."""
@@ -160,7 +172,9 @@ def chosen_clip(holder: LabelHolder, scores: PublicScores, b: Array) -> ChosenCl
     edges = typical * np.geomspace(*_AROUND, _CELLS + 1)
     answer = holder.ask(scores.by_length(np.append(0.0, edges), fitted), "lengths")
     least = max(1.0, _whole_budget(plan))
-    law = TailLaw.of_histogram(answer.value, answer.noise.sd, edges, float(n), least)
+    law = TailLaw.of_histogram(answer.value, answer.noise.sd, edges, float(n), least, 0.5)
+    # No law of lengths knows where responses end; but these and rows are public.
+    law = replace(law, numbers=np.minimum(law.numbers, scores.at_most(law.clips, fitted)))
     # No law of lengths knows of a few rows far out; but rows are public, and say what it would be.
     half = int(np.argmax(np.maximum.accumulate(np.cumsum(answer.value)) >= n / 2))
     middle = float(edges[min(half, edges.size - 1)]) / float(np.median(scores.lengths))

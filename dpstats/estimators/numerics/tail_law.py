@@ -18,7 +18,8 @@ _RATES = np.geomspace(0.02, 6.0, 50)  # numerical: grid of lambda of the bulk
 _SHAPES = np.geomspace(0.25, 4.0, 30)
 _LIKELIEST = 50  # numerical: laws of the bulk that are kept, so many that more change nothing
 _END = 1.0  # ratio: how much sooner than a Weibull law the bulk may end, which is as likely as not
-_FIRST, _SOON = 8.0, 60.0  # ses: of a count, rows where the second part starts, and where ends show
+_BULK = 5.0  # ses: of their number by the histogram, the longest rows, whose law is fitted
+_FIRST = 8.0  # ses: of a count, rows where the second part starts
 _NO_TAIL = 0.85  # share: chance that there is no second part
 # number: alpha of the second part; the first only where responses are not bounded
 _POWERS = (1.5, 2.5, 4.0)
@@ -77,7 +78,7 @@ class TailLaw:
         edges: Array,
         n: float,
         least: float,
-        upper: float = 0.5,
+        upper: float | None = None,
         bounded: bool = False,
     ) -> TailLaw:
         """The posterior given noisy counts of rows between `edges`.
@@ -95,15 +96,17 @@ class TailLaw:
             Number of rows.
         least : float
             Standard deviation of a count with all the budget.
-        upper : float, default 1/2
-            Share of rows that make up the bulk: the longest ones.
+        upper : float, optional
+            Share of rows that make up the bulk, at most half: the longest ones. By default as many
+            as tell how their number falls off, for the shorter ones may be of another law.
         bounded : bool, default False
             Whether responses are bounded, so that only rows that are far out have long scores.
         """
         counts = counts + (n - counts.sum()) / counts.size
         below = np.cumsum(counts)
         # A bulk of fewer rows than noise of the sum can tell might start anywhere.
-        upper = min(0.5, max(upper, _TWO_SIDED * noise * np.sqrt(counts.size) / n))
+        hidden = max(noise, 1.0) * math.sqrt(counts.size) / n
+        upper = min(0.5, max(upper or _BULK * hidden, _TWO_SIDED * hidden))
         first = int(np.searchsorted(np.maximum.accumulate(below), (1 - upper) * n))
         first = int(np.clip(first, 1, edges.size - 3))
         u, above = (
@@ -115,12 +118,11 @@ class TailLaw:
         bulk = above * np.exp(-rates * ((clips / u) ** (1 / shapes) - 1))
         typical = chances @ bulk
         start = int(np.argmin(np.abs(typical - _FIRST * least)))
-        soon = min(start, int(np.argmin(np.abs(typical - _SOON * least))))
+        # Ends do not show where fewer rows are left than cells together have noise.
+        soon = min(start, int(np.argmin(np.abs(typical - hidden * n))))
         beyond = np.maximum((clips / clips[soon]) ** 3 - 1, 0.0)
-        bulk, chances = (
-            np.concatenate([bulk, bulk * np.exp(-_END * beyond)]),
-            np.tile(chances / 2, 2),
-        )
+        bulk = np.concatenate([bulk, bulk * np.exp(-_END * beyond)])
+        chances = np.tile(chances / 2, 2)
 
         most = min(400.0 * least, 0.4 * upper * n)
         sizes = np.geomspace(0.5 * least, max(most, 0.6 * least), 12)

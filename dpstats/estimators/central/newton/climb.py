@@ -64,9 +64,8 @@ __all__ = ["Climb", "WhitenedRows", "solved", "whitened"]
 
 Array = NDArray[np.float64]
 
-_MOST_BEND = 0.5  # ratio: change of a step, or of the curvature on it, by a model, to itself
-_BULK = 5.0  # ses: of their number by the histogram, the longest rows, whose law is fitted
 _FARTHER = math.sqrt(2.0)  # ratio: where counts tell of what lies beyond a clip, to the clip
+_MOST_BEND = 0.5  # ratio: change of a step, or of the curvature on it, by a model, to itself
 
 
 class WhitenedRows(NamedTuple):
@@ -333,10 +332,8 @@ class Climb(ABC):
         one = self.holder.plan.noise(self.asks.count(b, 1.0), BEYOND[0]).sd
         least = one * math.sqrt(NUMBER)
         least = max(least, 1.0)  # a row is a row
-        short, upper = short_scores(self.design), self.rarer(b)
-        if not short:  # the longest rows alone say how their number falls off
-            deviation = max(answer.noise.sd, 1.0) * math.sqrt(answer.value.size)
-            upper = min(upper, _BULK * deviation / self.n)
+        short = short_scores(self.design)
+        upper = self.rarer(b) if short else None
         law = TailLaw.of_histogram(
             answer.value, answer.noise.sd, edges, self.n, least, upper, short and not self.far
         )

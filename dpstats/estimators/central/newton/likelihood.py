@@ -34,6 +34,7 @@ from dpstats.estimators.central.newton.questions import Bread, PredictorQuestion
 from dpstats.estimators.central.newton.rare_levels import LevelSums
 from dpstats.estimators.central.newton.remarks import (
     far_out,
+    nearly_equal,
     nearly_none,
     not_at_rest,
     off_model,
@@ -62,6 +63,9 @@ Array = NDArray[np.float64]
 
 _EARLY_QUANTILE = 0.85  # share: of lengths within an early clip
 LONG = 1.2  # ratio: early clip of a response with levels to the length of a row with the rarest one
+# numerical: second early clip to the first, at least; most lengths to an event's, below which most
+# rows have none
+_SHORTER = 1 / 16
 _WIDEST = 2.0**-20  # numerical: shortest length, over the longest, that the first clip may have
 CELLS = 5  # number: of the histogram of lengths, for each doubling
 LEAST_LENGTH = 0.25  # ratio: of the histogram's lower end to early clips, or a typical row
@@ -186,13 +190,15 @@ class PredictorClimb(Climb):
         """All steps; a dispersion is released after the early ones, and again at the end."""
         b, clip, spread = self.early()
         if not self.family.released:
-            return self.later(b, clip, spread)
+            found, said = self.later(b, clip, spread)
+            return found, said | {"early clip": clip}
         w = self.asks.w
         law = dispersion.first(self.holder, self.design, self.rows, w, b, self.n)
         rows = replace(self.rows, family=law)
         there = replace(self, rows=rows, asks=PredictorQuestions(w, law))
         found, said = there.later(b, clip, spread)
-        return found, said | dispersion.last(self.holder, self.design, rows, w, found, self.n)
+        said |= dispersion.last(self.holder, self.design, rows, w, found, self.n)
+        return found, said | {"early clip": clip}
 
     def prior_spread(self, clip: float) -> float:
         """Of a normal response as residuals are, of others by the link."""
@@ -208,6 +214,8 @@ class PredictorClimb(Climb):
         if self.family != GAUSSIAN:  # a linear score is solved by the last step
             remarks += not_at_rest(said["last step"])
         remarks += nearly_none(found.unbounded)
+        if self.family == GAUSSIAN and said["early clip"] == self.event:
+            remarks += nearly_equal(known=len(self.design.names) in self.design.found)
         estimate = reported(found, self.design, self.holder.plan, self.n, said, remarks)
         return replace(estimate, of_these_rows=True)
 
@@ -224,7 +232,11 @@ class PredictorClimb(Climb):
         return self.n * self.rows.clipped_score(b, clip)
 
     def early_clip(self, k: int, b: Array, before: float) -> float:
-        """Most lengths are within it; where scores are short, all that a typical row may have."""
+        """Most lengths are within it; where scores are short, all that a typical row may have.
+
+        Where most responses are 0, most lengths are those of rows without an event, which say
+        nothing of how many events there are: then it is the length of an event's score.
+        """
         family, typical = self.family, math.sqrt(b.size)
         eta = np.array([self.rows.predictor(b)[0]])
         if short_scores(self.design):
@@ -232,10 +244,22 @@ class PredictorClimb(Climb):
             return LONG * typical * float(np.abs(either).max())
         bound = max(abs(end) for end in self.design.internal_endog_bounds)
         longest = 8 * typical * bound * float(family.factor(eta)[0]) * self.design.largest_root
-        grid = before * np.geomspace(1 / 16, 2.0, 17)
+        grid = before * np.geomspace(_SHORTER, 2.0, 17)
         if k == 0:
             grid = longest * np.geomspace(_WIDEST, 1.0, 65)
-        return self.length(f"length {k + 1}", b, grid, _EARLY_QUANTILE)
+        most = self.length(f"length {k + 1}", b, grid, _EARLY_QUANTILE)
+        if family.name in ("poisson", "negativebinomial") and self.design.weights is None:
+            event = float(family.residual(family.mean(eta) + 1, eta)[0])
+            return max(most, LONG * typical * event)
+        if family != GAUSSIAN or len(self.design.names) in self.design.unscaled:
+            return most
+        rare = most < _SHORTER * self.event if k == 0 else before == self.event
+        return max(most, self.event) if rare else most
+
+    @property
+    def event(self) -> float:
+        """Length of a typical row's score with a residual as large as responses are to spread."""
+        return LONG * math.sqrt(self.start.size)
 
     def length(self, slot: str, b: Array, grid: Array, share: float) -> float:
         """One of these lengths, that this share of all scores is within."""
@@ -295,22 +319,9 @@ class PredictorClimb(Climb):
         return self.rows.split(mark)
 
     def rarer(self, b: Array) -> float:
-        """Share of rows with the rarer answer, or with a count above 0, but at most half.
-
-        Where it is small, their scores are long and all others short.
-        """
-        family = self.family
-        mean = float(family.mean(np.array([self.rows.predictor(b)[0]]))[0])
-        if self.design.weights is not None:  # a row is many answers
-            return 0.5
-        if family.name == "binomial":
-            return max(min(mean, 1 - mean), 1 / self.n)
-        if family.name == "poisson":
-            return min(0.5, max(1 - math.exp(-mean), 1 / self.n))
-        if family.name == "negativebinomial":
-            none = math.exp(-math.log1p(family.alpha * mean) / family.alpha)
-            return min(0.5, max(1 - none, 1 / self.n))
-        return 0.5
+        """Share of rows with the rarer answer, whose scores are long where it is small."""
+        mean = float(self.family.mean(np.array([self.rows.predictor(b)[0]]))[0])
+        return max(min(mean, 1 - mean), 1 / self.n)
 
     def edges(self, b: Array, clip: float) -> Array:
         """Lengths between the cells of their histogram; short scores are about as long as rows."""

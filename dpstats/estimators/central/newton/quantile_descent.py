@@ -196,7 +196,7 @@ class _QuantileDescent:
         counts = self.holder.ask(self.histogram(edges), "lengths")
         one = self.holder.plan.noise(self.histogram(edges), "beyond").sd
         least = max(1.0, one * math.sqrt(_BEYOND))
-        law = TailLaw.of_histogram(counts.value, counts.noise.sd, edges, self.n, least)
+        law = TailLaw.of_histogram(counts.value, counts.noise.sd, edges, self.n, least, 0.5)
         noise = last_quantile_noise(self.holder.plan)
         cut = law.best(noise, d)
         beyond = self.holder.ask(self.histogram(np.array([cut])), "beyond")

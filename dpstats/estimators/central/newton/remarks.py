@@ -20,6 +20,7 @@ __all__ = [
     "covering",
     "far_from_typical",
     "far_out",
+    "nearly_equal",
     "nearly_none",
     "not_at_rest",
     "not_identified",
@@ -166,6 +167,20 @@ def far_from_typical(share: float) -> tuple[str, ...]:
         f"About {share:.1%} of the scores are six times as long as a typical one or longer: the "
         "response is mostly constant or extremely heavy-tailed. Scores of bounded length may not "
         "describe its mean; consider a transformation, or target='mle'.",
+    )
+
+
+def nearly_equal(known: bool) -> tuple[str, ...]:
+    """Where most responses differ by far less than they were declared to; nothing if it is known.
+
+    A scale that was found is that of all of them, so that most have one value.
+    """
+    if known:
+        return ()
+    return (
+        "Most responses are nearly equal next to the scale that was declared of them. Either most "
+        "have one value, or the scale is too large, and coefficients are far noisier than need be: "
+        "declare a smaller scale=, or none.",
     )
 
 

@@ -178,12 +178,13 @@ def found_units(
     }
     if 2 * len(narrow) > len(found):  # most: beside them units of a whole range are too large
         narrow = found
-    scaled = design.scaled(narrow)
+    unsure = [p for p, column in columns.items() if not (column.sure or dummy(column))]
+    # Of a response whose scale is not to be relied on nothing is made of its unit.
+    scaled = design.scaled(narrow, tuple(p for p in unsure if p == len(design.names)))
     holder.rescale(scaled, narrow)
     names = [*design.names, "" if design.endog is None else design.endog.name]
     scales = {names[place]: {"center": c, "scale": s} for place, (c, s) in found.items()}
-    unsure = [names[p] for p, column in columns.items() if not (column.sure or dummy(column))]
-    return scaled, scales, _remarks(unsure)
+    return scaled, scales, _remarks([names[p] for p in unsure])
 
 
 def columns_found(holder: Holder[Query], design: Design, n: float) -> dict[int, Column]:
