@@ -67,6 +67,25 @@ def test_the_mean_over_laws_is_added_and_the_most_allowed_for() -> None:
     assert errors[0] < 0.7 * errors[1]
 
 
+def test_no_more_is_allowed_than_as_many_scores_add_that_all_point_one_way() -> None:
+    """100 scores beyond the clip, and a tail that ends soon after: a long lean is of shorter ones.
+
+    Of a tail like c^-2 they would add as much as the clip each, whatever the lean.
+    """
+    clips = pareto(2.0).clips
+    numbers = np.where(clips < 1.1 * CLIP, 100 * (clips / CLIP) ** -2, 0.0)
+    law = TailLaw(clips, numbers[None], np.ones(1))
+    assert law.heaviest(CLIP) == pytest.approx(100 * CLIP, rel=0.01)
+    assert law.heaviest(CLIP) == pytest.approx(float(pareto(2.0).excess()[0]) / 8, rel=0.01)
+    excess = float(np.interp(CLIP, law.clips, law.excess()))
+    for times, most in ((0.1, 5.0), (8.0, 400.0), (100.0, 400.0)):
+        score = Whole(np.zeros(3), 25.0, times * LEAN)
+        _, square, _ = beyond_clip(law, CLIP, score, 0.0, np.zeros(3), None, True)
+        own = square - allowed(excess, 3) * np.eye(3)
+        ratio = law.beyond(CLIP)[1]
+        assert np.sqrt(np.trace(own)) == pytest.approx(max(most, ratio * times * 50), rel=0.02)
+
+
 @pytest.mark.parametrize("sampling", [0.0, 144.0])
 def test_a_lean_is_measured_by_noise_and_sampling_together(sampling: float) -> None:
     law, score = pareto(3.0), Whole(np.zeros(3), 25.0, LEAN)

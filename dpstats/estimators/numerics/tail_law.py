@@ -177,6 +177,14 @@ class TailLaw:
         mean = float(self.chances @ ratios)
         return mean, max(mean, most)
 
+    def heaviest(self, clip: float) -> float:
+        """What is beyond a clip, at most, of scores whose sum has a standard error.
+
+        Of a tail like c^-2, the heaviest of these, each score beyond C adds C to it on average.
+        Root mean square over the laws.
+        """
+        return clip * math.sqrt(float(self.chances @ np.square(self._at(self.numbers, clip))))
+
     def _at(self, values: Array, length: float) -> Array:
         """Values of each law at a length."""
         k = int(np.clip(np.searchsorted(self.clips, length), 1, self.clips.size - 1))

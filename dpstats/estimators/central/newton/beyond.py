@@ -33,7 +33,8 @@ def beyond_clip(
     Noise hides how long the longest scores are, so that E may be far too small where a model is
     wrong. But a tail like c^-2, the heaviest that scores have whose sum has a standard error, adds
     as much beyond C as between C/2 and C: under a `symmetric` model, by which nothing leans, the
-    error is no less than the lean.
+    error is no less than the lean, or than what so many scores as are counted beyond C add with
+    such a tail if they all point there (`TailLaw.heaviest`).
 
     The noise of the lean is counted in what is added, too (`Whole.again`).
 
@@ -68,7 +69,9 @@ def beyond_clip(
     """
     excess, (ratio, most) = float(np.interp(clip, law.clips, law.excess())), law.beyond(clip)
     beyond, d = ratio * score.lean, score.lean.size
-    error = max(most, float(symmetric)) * score.lean  # a tail like c^-2 has the ratio 1
+    length = max(float(np.linalg.norm(score.lean)), 1e-300)
+    heavy = min(1.0, law.heaviest(clip) / length)  # a tail like c^-2 has the ratio 1
+    error = max(most, heavy * symmetric) * score.lean
     square = allowed(excess, d, law.aligned) * np.eye(d) + np.outer(error, error)
     lengths = (float(np.linalg.norm(v)) for v in (beyond, beyond - ratio * model))
     leaning = min(lengths) / math.sqrt(score.variance + sampling)
