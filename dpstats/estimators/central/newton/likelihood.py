@@ -248,7 +248,9 @@ class PredictorClimb(Climb):
         if k == 0:
             grid = longest * np.geomspace(_WIDEST, 1.0, 65)
         most = self.length(f"length {k + 1}", b, grid, _EARLY_QUANTILE)
-        if family.name in ("poisson", "negativebinomial") and self.design.weights is None:
+        if self.design.weights is not None:  # rows may all be far lighter than the heaviest
+            return most
+        if family.name in ("poisson", "negativebinomial"):
             event = float(family.residual(family.mean(eta) + 1, eta)[0])
             return max(most, LONG * typical * event)
         if family != GAUSSIAN or len(self.design.names) in self.design.unscaled:
