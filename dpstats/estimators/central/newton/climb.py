@@ -60,10 +60,11 @@ from dpstats.queries import Query
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["Climb", "WhitenedRows", "solved", "whitened"]
+__all__ = ["LIGHTEST", "Climb", "WhitenedRows", "solved", "whitened"]
 
 Array = NDArray[np.float64]
 
+LIGHTEST = 0.1  # numerical: mean weight of rows over the largest that may be, at least
 _FARTHER = math.sqrt(2.0)  # ratio: where counts tell of what lies beyond a clip, to the clip
 _MOST_BEND = 0.5  # ratio: change of a step, or of the curvature on it, by a model, to itself
 
@@ -85,7 +86,7 @@ def whitened(holder: Holder[Query], design: Design, n: float) -> WhitenedRows:
     farthest = math.sqrt(max(1.0, CLEAR / blur(design, plan.privacy, plan.n)))
     metric, constant = coordinates(holder, design, n, (WHITENED_REACH, farthest))
     centre, cov, weight = metric.moments(constant)
-    mass = n if design.weights is None else n * max(weight, 0.1)
+    mass = n if design.weights is None else n * max(weight, LIGHTEST)
     return WhitenedRows(metric, constant, centre, cov, mass)
 
 

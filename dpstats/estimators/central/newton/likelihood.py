@@ -24,7 +24,7 @@ from dpstats.estimators.central.newton.budget import (
     resolved,
     short_scores,
 )
-from dpstats.estimators.central.newton.climb import Climb, solved, whitened
+from dpstats.estimators.central.newton.climb import LIGHTEST, Climb, solved, whitened
 from dpstats.estimators.central.newton.conclusion import EFFECT, Conclusion, response_spread
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.far_rows import far_columns
@@ -248,11 +248,8 @@ class PredictorClimb(Climb):
         if k == 0:
             grid = longest * np.geomspace(_WIDEST, 1.0, 65)
         most = self.length(f"length {k + 1}", b, grid, _EARLY_QUANTILE)
-        if self.design.weights is not None:  # rows may all be far lighter than the heaviest
-            return most
         if family.name in ("poisson", "negativebinomial"):
-            event = float(family.residual(family.mean(eta) + 1, eta)[0])
-            return max(most, LONG * typical * event)
+            return max(most, self.event * float(family.residual(family.mean(eta) + 1, eta)[0]))
         if family != GAUSSIAN or len(self.design.names) in self.design.unscaled:
             return most
         rare = most < _SHORTER * self.event if k == 0 else before == self.event
@@ -260,8 +257,14 @@ class PredictorClimb(Climb):
 
     @property
     def event(self) -> float:
-        """Length of a typical row's score with a residual as large as responses are to spread."""
-        return LONG * math.sqrt(self.start.size)
+        """Length of a typical row's score whose residual is 1; 0 where weights may be any.
+
+        In internal units, in which 1 is how far responses spread, or an event more.
+        """
+        weighted, mass = self.design.weights is not None, self.found.mass
+        if weighted and not (self.design.has_intercept and mass > LIGHTEST * self.n):
+            return 0.0
+        return LONG * math.sqrt(self.start.size * mass / self.n)
 
     def length(self, slot: str, b: Array, grid: Array, share: float) -> float:
         """One of these lengths, that this share of all scores is within."""
