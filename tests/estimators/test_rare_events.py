@@ -82,7 +82,7 @@ def test_events_of_weighted_rows_are_not_lost(kind: str) -> None:
         if kind == "count":
             law = sm.families.Poisson()
             plain = smf.glm("y ~ a + b", df, family=law, var_weights=df["w"]).fit(cov_type="HC0")
-            model = dp.poisson("y ~ a + b", df, schema, weights="w")
+            model = dp.glm("y ~ a + b", df, schema, family="poisson", weights="w")
         else:
             plain = smf.wls("y ~ a + b", df, weights=df["w"]).fit(cov_type="HC1")
             model = dp.ols("y ~ a + b", df, schema, weights="w")
