@@ -128,3 +128,23 @@ def test_answers_explained_by_a_linear_model_where_rows_are_public() -> None:
             )
             away.append((fit.params.to_numpy() - plain.params.to_numpy()) / plain.bse.to_numpy())
         assert np.sqrt(np.mean(np.square(away))) < 1  # 5 and 9 with a clip at half of that
+
+
+def test_a_selection_of_columns_says_that_most_responses_are_equal() -> None:
+    """With 100 columns: the intercept was nothing, without a word; it is the share of events."""
+    rng, d = np.random.default_rng(3), 100
+    x = rng.uniform(-1, 1, (N, d))
+    names = [f"x{j}" for j in range(d)]
+    schema = dp.Schema(dict.fromkeys(names, dp.Numeric(-1, 1)), y=dp.Numeric(0, 1))
+    table = pd.DataFrame(x, columns=names)
+    formula = "y ~ " + " + ".join(names)
+
+    def fitted(share: float) -> Any:
+        y = (rng.uniform(size=N) < share).astype(float)
+        model = dp.ols(formula, table.assign(y=y), schema)
+        return model.fit(dp.Central(4.0, 1e-6), method="omp", noise=dp.SeededNoise(1))
+
+    rare, usual = fitted(0.08), fitted(0.5)
+    assert "Most responses are nearly equal" in str(rare.summary())
+    assert "nearly equal" not in str(usual.summary())
+    assert rare.params["Intercept"] == pytest.approx(0.08, abs=0.04)

@@ -219,6 +219,7 @@ class OMP(CountingMethod[CoefficientEstimate]):
             released=found.released,
             support=found.columns,
             inference=INFERENCE,
+            remarks=_NEARLY_EQUAL if "most responses are equal" in found.released else (),
         )
 
 
@@ -371,6 +372,11 @@ class _NoHolder:
         raise PlanError(f"{slot!r} was asked while planning.")
 
 
+_NEARLY_EQUAL = (
+    "Most responses are nearly equal. Residuals are clipped at about the size that all of them "
+    "spread by: what far larger ones add is cut off, and effects may come out too small. Whether a "
+    "response differs from most is for a logit of a 0/1.",
+)
 _WIDE = 4.0  # ratio: half of a range to the scale found, from which on it is used
 _DENSE: Mapping[str, Estimator] = {
     "ols": Newton(),

@@ -42,6 +42,9 @@ __all__ = ["LAWS", "Aim", "ChosenColumns", "Residuals", "WideFacts", "layout"]
 Array = NDArray[np.float64]
 
 _SPREAD = 0.7  # share: quantile of |residual| whose log is least disturbed by noisy counts
+_RARE = (
+    1 / 16
+)  # numerical: spread of most responses to that of all, below which most have one value
 _GROWN = 3.0  # ratio: growth of residuals, to the share of rows that noise blurs, of too long steps
 _UNSURE = 0.2  # share: of rows that a noisy comparison may be wrong by
 _LOSS_CLIP = 3.0  # sds: clip of the losses that compare fits
@@ -79,6 +82,8 @@ class WideFacts:
         Law of the response.
     widest : ndarray of shape (d,)
         Largest size of each column.
+    scaled : bool
+        Whether it was declared or found how far the response spreads: by about 1.
     """
 
     columns: int
@@ -90,6 +95,7 @@ class WideFacts:
     endog: tuple[float, float]
     family: Family
     widest: Array
+    scaled: bool
 
 
 def layout(design: Design) -> WideFacts:
@@ -112,6 +118,7 @@ def layout(design: Design) -> WideFacts:
         endog=design.internal_endog_bounds,
         family=design.family,
         widest=widest,
+        scaled=low.size not in design.unscaled,
     )
 
 
@@ -207,7 +214,7 @@ class _Linear:
     def __init__(self, holder: Holder[Query], facts: WideFacts, n: float) -> None:
         self._holder, self._facts, self._n = holder, facts, n
         self._first = self._spread = 0.0
-        self._share = 1.0
+        self._share, self._rare = 1.0, False
 
     def presume(self, size: float) -> None:
         self._first = self._spread = size
@@ -219,6 +226,8 @@ class _Linear:
         return float(found)
 
     def look(self, k: int, fit: ChosenColumns) -> None:
+        if self._rare:  # most residuals say nothing of the others
+            return
         bound, before = self._facts.bound, self._spread * NORMAL_QUANTILE[_SPREAD]
         grid = (
             np.geomspace(2.0**-15 * bound, 2 * bound, 33)
@@ -236,6 +245,8 @@ class _Linear:
             # Where the comparisons are mostly noise, no more than the guess.
             if noise > _UNSURE * self._n:
                 self._spread = min(self._spread, math.sqrt(2) * self._facts.sd)
+            if self._facts.scaled and self._spread < _RARE * self._facts.sd:
+                self._rare, self._spread = True, min(1.0, bound)
             self._first = self._spread
 
     def aim(self, noise: float) -> Aim:
@@ -262,7 +273,11 @@ class _Linear:
         return clip, self._spread / clip
 
     def released(self) -> dict[str, object]:
-        return {"residual sd": self._spread, "spread of the response": self._first}
+        found: dict[str, object] = {
+            "residual sd": self._spread,
+            "spread of the response": self._first,
+        }
+        return found | {"most responses are equal": True} if self._rare else found
 
 
 class _Logistic:
