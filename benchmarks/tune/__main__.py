@@ -61,7 +61,6 @@ PILOT = 4  # fits that say whether a setting meets a constant
 EARLY = 16  # fits after which a clear effect needs no more
 OFF = {  # values at which a number does nothing
     "labels/sums._MISFIT": 0.0,
-    "labels/sparse._UNDECLARED": 1.0,
     "labels/curator_sparse._GROWTH": 1.0,
     "labels/curator_sparse._MORE_STEPS": 0,
     "labels/curator_sparse._SPARE": 0.0,

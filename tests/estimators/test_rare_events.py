@@ -148,3 +148,26 @@ def test_a_selection_of_columns_says_that_most_responses_are_equal() -> None:
     assert "Most responses are nearly equal" in str(rare.summary())
     assert "nearly equal" not in str(usual.summary())
     assert rare.params["Intercept"] == pytest.approx(0.08, abs=0.04)
+
+
+@pytest.mark.parametrize("kind", ["0/1", "1 to 5"])
+def test_a_lasso_on_randomised_answers_undoes_no_clip_that_does_nothing(kind: str) -> None:
+    """Half of answers at each end look like those of normal responses far wider than the range.
+
+    Slopes of a 0/1 were forty times too large, of answers from 1 to 5 a fifth too small.
+    """
+    rng, n, d = np.random.default_rng(4), 10_000, 100
+    x = rng.uniform(-1, 1, (n, d))
+    names = [f"x{j}" for j in range(d)]
+    if kind == "0/1":
+        y, ends = (rng.uniform(size=n) < 0.5 + 0.3 * x[:, 0] - 0.15 * x[:, 1]) * 1.0, (0, 1)
+    else:
+        y, ends = np.round(3 + x[:, 0] - 0.7 * x[:, 1] + 0.8 * rng.normal(size=n)), (1, 5)
+    y = np.clip(y, *ends)
+    plain = np.linalg.lstsq(np.column_stack([np.ones(n), x[:, :2]]), y, rcond=None)[0]
+    schema = dp.Schema(dict.fromkeys(names, dp.Numeric(-1, 1)), y=dp.Numeric(*ends))
+    table = pd.DataFrame(x, columns=names).assign(y=y)
+    model = dp.ols("y ~ " + " + ".join(names), table, schema)
+    fit = model.fit(dp.LabelOnly(2.0, 1e-6), method="label-lasso", noise=dp.SeededNoise(2))
+    found = fit.params[["Intercept", "x0", "x1"]].to_numpy()
+    np.testing.assert_allclose(found, plain, atol=0.12 * (ends[1] - ends[0]) / 2)

@@ -108,6 +108,9 @@ class ClippedRegression:
     square, square_error : float
         Mean square of clipped responses as messages tell it, and its standard error; infinite where
         they say nothing.
+    whole : bool
+        Whether the interval has all responses: nothing is to undo then, and the fit is a line,
+        whatever their law.
     """
 
     z: Tall
@@ -117,9 +120,12 @@ class ClippedRegression:
     trust: float
     square: float
     square_error: float
+    whole: bool = False
 
     @classmethod
-    def of(cls, z: Tall, known: Tall, how: Responses, declared: bool) -> ClippedRegression:
+    def of(
+        cls, z: Tall, known: Tall, how: Responses, declared: bool, whole: bool = False
+    ) -> ClippedRegression:
         """From randomised responses and the known term, in internal units."""
         half, middle, n = how.interval.half, how.interval.middle, len(z)
         none, all_ = how.noise(0.0), how.noise(1.0)
@@ -131,7 +137,7 @@ class ClippedRegression:
             own = (square - none) / per_square
             error = max(math.sqrt(spread) / per_square / math.sqrt(n), 1e-12)
         away, rest = (_less(v, middle) for v in (z, known))
-        return cls(away, rest, half, how.sd, _TRUST[declared], own, error)
+        return cls(away, rest, half, how.sd, _TRUST[declared], own, error, whole)
 
     def part(self, rows: NDArray[np.intp]) -> ClippedRegression:
         """Some of the rows."""
@@ -140,6 +146,8 @@ class ClippedRegression:
 
     def mean(self, eta: Array, error: float) -> tuple[Array, Array]:
         """Mean of z, and its slope, at linear predictors (m,)."""
+        if self.whole:
+            return eta, np.ones_like(eta)
         mean, slope, _ = clipped_mean(eta, error, self.half)
         return mean, slope
 
@@ -150,6 +158,8 @@ class ClippedRegression:
         solved = np.linalg.lstsq(gram(x), cross(x, response), rcond=None)[0]
         line: Array = np.asarray(solved, dtype=np.float64)
         rest = LazyRows((n,), lambda part: response[part] - x[part] @ line)
+        if self.whole:
+            return Refit(line, self._left(x, line))
         # Messages of one bit may all be alike, though no response is known that well.
         state, noise = self._start(x, line), max(_variance(rest), _ALIKE * self.half**2)
         loss, score, hessian = self._expand(x, state, noise)
@@ -176,6 +186,13 @@ class ClippedRegression:
                 if damping > 1e12:
                     break
         return Refit(state[:-1], math.exp(state[-1]))
+
+    def _left(self, x: Tall, line: Array) -> float:
+        """Standard deviation of errors, as the mean square of responses leaves it; else guessed."""
+        if not math.isfinite(self.square_error):
+            return self.guess
+        fitted = mean(len(self.z), lambda p: (x[p] @ line + self.known[p]) ** 2)
+        return max(math.sqrt(max(self.square - fitted, 0.0)), _SMALLEST * self.guess)
 
     def _start(self, x: Tall, line: Array) -> Array:
         """The linear fit without the shrinkage by clipping, and the error that the guess leaves."""

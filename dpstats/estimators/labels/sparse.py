@@ -47,7 +47,9 @@ _ROUNDS = 5  # numerical: of selection and refit, until the columns stay
 _FEWER = 0.8  # ratio: by which the penalty falls while too few columns are selected
 _PATH = 25  # numerical: penalties that are tried
 _NARROW = 0.8  # sds: half-width of the interval at epsilon <= 1
-_UNDECLARED = 1.5  # ratio: of clips without and with a declared scale
+# numerical: sds from the centre to an end of the range, at most, of responses without tails; sqrt(3)
+# is that of a uniform law
+_NO_TAILS = 2.0
 _PREDICTABLE = 0.5  # wording: threshold over a typical coefficient that finds most
 
 
@@ -184,7 +186,9 @@ class _Sparse(LabelMethod):
         z, how = send_responses(holder, design, plan, offset=False)
         rows, sizes = covariates_of(design), sizes_of(plan.options["sparsity"])
         known = known_term(rows)
-        model = ClippedRegression.of(z, known, how, declared(design))
+        low, high = design.internal_endog_bounds
+        whole = how.interval.low <= low and high <= how.interval.high
+        model = ClippedRegression.of(z, known, how, declared(design), whole)
         problem = _Problem(rows, model, PublicMoments(rows.x), design.standardization.intercept)
         if plan.options["inference"] == "split":
             plain = vector(len(z), lambda part: z[part] - known[part])
@@ -359,16 +363,18 @@ def _estimate(
 def _narrow(design: Design, privacy: LabelOnly, options: Options) -> Responses:
     """An interval of about a standard deviation on either side: noise grows with its width.
 
-    At a larger epsilon a wider one clips less, and noise matters less.
+    At a larger epsilon a wider one clips less, and noise matters less. To undo a clip takes a law
+    with tails: where no scale says where these begin, or the range ends before any, it is whole.
     """
     wide = _NARROW * max(1.0, float(privacy.epsilon) ** 0.25)
-    wide = wide if declared(design) else _UNDECLARED * wide
     channel = {} if "channel" in options else {"channel": "piecewise"}
 
     def tolerable(how: Responses, scales: float) -> float:
-        return float(wide) - scales
+        ends = design.internal_endog_bounds
+        within = max(abs(end - how.center) for end in ends) <= _NO_TAILS * how.sd
+        return math.inf if within else float(wide) - scales
 
-    made = responses(design, privacy, {**options, **channel}, tolerable, always=True)
+    made = responses(design, privacy, {**options, **channel}, tolerable)
     return replace(made, assumptions=made.assumptions[:1])
 
 
