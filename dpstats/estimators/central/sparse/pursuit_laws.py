@@ -226,8 +226,6 @@ class _Linear:
         return float(found)
 
     def look(self, k: int, fit: ChosenColumns) -> None:
-        if self._rare:  # most residuals say nothing of the others
-            return
         bound, before = self._facts.bound, self._spread * NORMAL_QUANTILE[_SPREAD]
         grid = (
             np.geomspace(2.0**-15 * bound, 2 * bound, 33)
@@ -238,6 +236,8 @@ class _Linear:
         beta = fit.beta if fit.columns else np.zeros(1)
         query = Selected(ResidualQuantile(grid, _SPREAD, beta), columns)
         (found,), (_, noise) = self._holder.ask(query, f"spread {k + 1}")
+        if self._rare:  # most residuals say nothing of the others; all tables are asked alike
+            return
         last, self._spread = self._spread, float(found) / NORMAL_QUANTILE[_SPREAD]
         if k > 0 and self._spread > (1 + _GROWN * noise / self._n) * last:
             self._share /= 2
