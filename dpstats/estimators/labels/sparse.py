@@ -47,8 +47,8 @@ _ROUNDS = 5  # numerical: of selection and refit, until the columns stay
 _FEWER = 0.8  # ratio: by which the penalty falls while too few columns are selected
 _PATH = 25  # numerical: penalties that are tried
 _NARROW = 0.8  # sds: half-width of the interval at epsilon <= 1
-# numerical: sds from the centre to an end of the range, at most, of responses without tails; sqrt(3)
-# is that of a uniform law
+# numerical: sds from the centre to an end of the range, at most, of responses without tails; of a
+# uniform law these are sqrt(3)
 _NO_TAILS = 2.0
 _PREDICTABLE = 0.5  # wording: threshold over a typical coefficient that finds most
 
