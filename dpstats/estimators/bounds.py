@@ -80,12 +80,14 @@ GRAM_SEEN = Assumption(
 MANY_DEVICES = Assumption(formula="n >~ d^4/eps^2")
 PUBLIC_ROWS = Assumption("There are public rows enough", "m >~ d^2")
 
-# What the theorems of central lower bounds ask for.
-_CENTRAL = (
+_CENTRAL = (  # printed: what the theorems of central lower bounds ask for
     Assumption("Lower bound", "eps < 1"),
     Assumption("Lower bound, which needs delta < n^-(1 + w) for some w > 0", "delta < 1/n"),
 )
-_FEW = (*_CENTRAL, Assumption("Lower bound: s grows more slowly than d^(1 - w) for some w > 0"))
+_FEW = (  # printed: what those of sparse models ask for besides
+    *_CENTRAL,
+    Assumption("Lower bound: s grows more slowly than d^(1 - w) for some w > 0"),
+)
 _LINEAR, _SPARSE = CAI.at("Theorem 4.1"), CAI.at("Theorem 4.3")
 _GLM = SCORE_ATTACK.at("lower bound for generalised linear models")
 _SPARSE_GLM = SCORE_ATTACK.at("lower bound for sparse generalised linear models")
@@ -99,10 +101,10 @@ MEAN_LOWER = rates(
 )
 
 # Central, (epsilon, delta)-DP: linear regression, generalised linear models, and sparse ones.
-LINEAR_LOWER, GLM_LOWER = (
+LINEAR_LOWER, GLM_LOWER = (  # printed: rates of the theorems named
     rates("sqrt(d/n)", "d/(n eps)", source, given=_CENTRAL) for source in (_LINEAR, _GLM)
 )
-SPARSE_LOWER, SPARSE_GLM_LOWER = (
+SPARSE_LOWER, SPARSE_GLM_LOWER = (  # printed: rates of the theorems named
     rates("sqrt(s log(d)/n)", "s log(d)/(n eps)", source, given=_FEW)
     for source in (_SPARSE, _SPARSE_GLM)
 )
@@ -122,7 +124,7 @@ SPARSE_GLM_UPPER = rates(
 )
 
 # The same for those coefficients that can be told from zero: the bound in the s columns alone.
-SUPPORT_LOWER, SUPPORT_GLM_LOWER = (
+SUPPORT_LOWER, SUPPORT_GLM_LOWER = (  # printed: the rates above at d = s
     rates(
         "sqrt(s/n)", "s/(n eps)", source.at(f"{source.locator}, in the s columns"), given=_CENTRAL
     )
@@ -142,16 +144,18 @@ SPARSE_SAMPLING = Rate(
 
 # Local, epsilon-DP messages.
 _SIGNS = Assumption("Lower bound: columns are random signs, and |noise| <= 2")
-_LOCAL = (Assumption("Lower bound", "eps < 1"), _SIGNS)
-NONINTERACTIVE_LOWER = (
+_LOCAL = (Assumption("Lower bound", "eps < 1"), _SIGNS)  # printed: conditions of both theorems
+NONINTERACTIVE_LOWER = (  # printed: rate of the theorem named
     Rate("privacy", "sqrt(d s log(d/s)/n)/eps", ZHU.at("Theorem 1"), given=_LOCAL),
 )
-INTERACTIVE_LOWER = (Rate("privacy", "sqrt(d s/n)/eps", ZHU.at("Theorem 6"), given=_LOCAL),)
-LOCAL_LOWER = (
+INTERACTIVE_LOWER = (  # printed: rate of the theorem named
+    Rate("privacy", "sqrt(d s/n)/eps", ZHU.at("Theorem 6"), given=_LOCAL),
+)
+LOCAL_LOWER = (  # printed: rates of the theorems named
     Rate("statistical", "sqrt(d/n)", _LINEAR),
     Rate("privacy", "d/(eps sqrt(n))", ZHU.at("Theorem 6, at s = d"), conjectured=True),
 )
-LOCAL_GLM_LOWER = (
+LOCAL_GLM_LOWER = (  # printed: rates of the theorems named
     Rate("statistical", "sqrt(d/n)", _GLM),
     Rate(
         "privacy",
@@ -163,11 +167,11 @@ LOCAL_GLM_LOWER = (
 
 # Private responses beside public rows.
 _FIXED = DUCHI.at("fixed-design regression")
-LABEL_LOWER, LABEL_GLM_LOWER = (
+LABEL_LOWER, LABEL_GLM_LOWER = (  # printed: rates of the paper named
     rates("sqrt(d/n)", "sqrt(d/n)/eps", _FIXED, conjectured=conjectured)
     for conjectured in (False, True)
 )
-LABEL_SPARSE_LOWER = (
+LABEL_SPARSE_LOWER = (  # printed: rate of the theorem named
     Rate(
         "privacy",
         "C sqrt(s log(d/s)/n)/eps, C = 1",

@@ -115,6 +115,16 @@ def test_a_declared_scale_that_most_responses_contradict_is_said() -> None:
     assert texts == [True, True, False, False]
 
 
+def test_nothing_is_made_of_a_scale_that_could_not_be_found() -> None:
+    """One row in 100 is 1, and the range is 2,000 wide: what noise takes for a scale is 170."""
+    df = rows("answer", 0.01, 0)
+    schema = dp.Schema({**SCHEMA, "y": dp.Numeric(-1000, 1000)})
+    fit = dp.ols("y ~ a + b", df, schema).fit(dp.Central(1.0, 1e-6), noise=dp.SeededNoise(0))
+    assert "The scale of 'y' could not be found" in str(fit.summary())
+    assert fit.params.abs().max() < 0.1  # 2 and more in units of that scale
+    assert fit.bse.max() < 0.1
+
+
 def test_answers_explained_by_a_linear_model_where_rows_are_public() -> None:
     """No score is longer than its row times the range: nothing lies beyond a clip at that."""
     schema = dp.Schema({**SCHEMA, "y": dp.Numeric(0, 1)})

@@ -33,8 +33,8 @@ def beyond_clip(
     Noise hides how long the longest scores are, so that E may be far too small where a model is
     wrong. But a tail like c^-2, the heaviest that scores have whose sum has a standard error, adds
     as much beyond C as between C/2 and C: under a `symmetric` model, by which nothing leans, the
-    error is no less than the lean, or than what so many scores as are counted beyond C add with
-    such a tail if they all point there (`TailLaw.heaviest`).
+    error is no less than the lean, or than the most that so many scores as are counted beyond C
+    may add with such a tail (`TailLaw.heaviest`), whichever is shorter.
 
     The noise of the lean is counted in what is added, too (`Whole.again`).
 

@@ -373,7 +373,8 @@ class _NoHolder:
 
 
 _NEARLY_EQUAL = (
-    "Most responses are nearly equal. Residuals are clipped at about the size that all of them "
+    "Most responses are nearly equal, or a scale= that was declared of them is far too large. "
+    "Residuals are clipped at about the size that all of them "
     "spread by: what far larger ones add is cut off, and effects may come out too small. Whether a "
     "response differs from most is for a logit of a 0/1.",
 )
