@@ -42,9 +42,8 @@ __all__ = ["LAWS", "Aim", "ChosenColumns", "Residuals", "WideFacts", "layout"]
 Array = NDArray[np.float64]
 
 _SPREAD = 0.7  # share: quantile of |residual| whose log is least disturbed by noisy counts
-_RARE = (
-    1 / 16
-)  # numerical: spread of most responses to that of all, below which most have one value
+# numerical: spread of most responses to that of all, below which most have one value
+_RARE = 1 / 16
 _GROWN = 3.0  # ratio: growth of residuals, to the share of rows that noise blurs, of too long steps
 _UNSURE = 0.2  # share: of rows that a noisy comparison may be wrong by
 _LOSS_CLIP = 3.0  # sds: clip of the losses that compare fits
