@@ -13,6 +13,7 @@ LABEL_ONLY: tuple[MethodEntry, ...] = (
     MethodEntry("logit", "label-glm", "labels.glm:LabelGLM"),
     MethodEntry("logit", "label-curator-glm", "labels.curator_glm:LabelCuratorGLM"),
     MethodEntry("glm", "label-glm", "labels.glm:LabelGLM"),
+    MethodEntry("glm", "label-curator-newton", "labels.curator_newton:LabelNewton"),
     MethodEntry("glm", "label-curator-glm", "labels.curator_glm:LabelCuratorGLM"),
     MethodEntry("mean", "label-ols", "labels.ols:LabelOLS"),
     MethodEntry("mean", "label-curator", "labels.curator:LabelCurator"),

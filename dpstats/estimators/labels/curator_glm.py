@@ -16,12 +16,12 @@ from dpstats.estimators.labels.base import (
     LabelMethod,
     covariates_of,
     inverse_gram,
-    known_term,
     label_plan,
     meaningful,
     no_solution,
 )
 from dpstats.estimators.labels.glm import glm_responses, typical_mean
+from dpstats.estimators.labels.rough import held_sums, level_row, rough_fit, round_facts
 from dpstats.estimators.labels.rounds import (
     Equations,
     ExpectedResponses,
@@ -33,11 +33,10 @@ from dpstats.estimators.labels.sums import BalancedRows, Leverages, events, labe
 from dpstats.estimators.numerics.huber import MEAT_CLIP
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expect_labels, slopes
 from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
-from dpstats.families import BINOMIAL, GAUSSIAN
+from dpstats.families import BINOMIAL
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import (
     WEIGHTED_DOWN,
-    Answer,
     CoefficientEstimate,
     LabelHolder,
     Mechanism,
@@ -45,7 +44,6 @@ from dpstats.protocol import (
     Options,
     Plan,
 )
-from dpstats.queries.label_held import HeldSums
 from dpstats.queries.labels import LabelSums, WeightedResiduals
 from dpstats.tall import LazyRows, Tall, constant, cross, gram, mean
 from dpstats.theory import Assumption, Rate, Theory
@@ -68,6 +66,12 @@ _PURPOSES = {
     "meat": "outer product of the scores, for standard errors",
 }
 _CLIPS = (2.5, 8.0)  # sds: narrowest and widest clip of residuals in the dispersion
+_LOST = 0.05  # wording: share of the leverage that weights take, from which it is said of numbers
+_BENT = (
+    "Rows that lie far out count less: weights take {:.0%} of the leverage. Where the mean is not "
+    "as the model says, the coefficients are not those of all rows alike, and intervals may miss "
+    "these. Transform such a column; with more rows or a larger epsilon all rows count alike."
+)
 _ROUGH = 0.15  # ratio: relative error of the dispersion that noise may cause
 
 _GOURIEROUX = GOURIEROUX.at("consistency for every law with that mean")
@@ -160,7 +164,7 @@ class LabelCuratorGLM(LabelMethod):
         made = events(shares, privacy, privacy.epsilon)
         mechanisms = tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in made.items())
         plan = label_plan(self, design, privacy, how, mechanisms, {})
-        rounds = _rounds(plan, design, how)
+        rounds = round_facts(plan, design, how)
         found = _yes_or_no(rounds) if design.family == BINOMIAL else _anticipated(rounds, how)
         at, used = slopes(design), float(made["sums"].noise_multiplier)
 
@@ -177,7 +181,7 @@ class LabelCuratorGLM(LabelMethod):
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the sums, solve, and ask for what standard errors need."""
         how = Responses.of(plan, design)
-        rounds = _rounds(plan, design, how)
+        rounds = round_facts(plan, design, how)
         binary = design.family == BINOMIAL
         asked = _asked_once(holder, rounds) if binary else _asked_in_rounds(holder, rounds)
         made, spread = asked.made, asked.spread
@@ -211,6 +215,7 @@ class LabelCuratorGLM(LabelMethod):
             released,
             robust=not binary,
             of_these_rows=binary,
+            remarks=() if binary or made.lost <= _LOST else (_BENT.format(made.lost),),
         )
 
 
@@ -222,21 +227,6 @@ class _NoisySums(NamedTuple):
     sums: Array
     noise: NoiseLaw
     spread: ResponseVariance | None = None
-
-
-def _rounds(plan: Plan, design: Design, how: Responses) -> RoundFacts:
-    rows = covariates_of(design)
-    identity = design.family == GAUSSIAN
-    return RoundFacts(
-        x=rows.columns(np.arange(len(plan.names))),
-        known=known_term(rows),
-        law=design.family,
-        interval=how.interval,
-        sd=math.sqrt(how.residual_variance) if identity else how.sd,
-        multipliers={m.slot: plan.noise_multiplier(m.slot) for m in plan.mechanisms},
-        pure=plan.privacy.delta == 0,
-        at=slopes(design),
-    )
 
 
 def _yes_or_no(rounds: RoundFacts) -> BalancedRows:
@@ -265,42 +255,17 @@ def _asked_once(holder: LabelHolder, rounds: RoundFacts) -> _NoisySums:
     return _NoisySums(np.zeros(rounds.x.shape[1]), made, u, noise)
 
 
-def _level(rounds: RoundFacts) -> tuple[Tall, float]:
-    """The row whose sum is the mean of responses times its norm, and the error of that mean."""
-    n = len(rounds.x)
-    each = 1 / math.sqrt(n)
-    row = LazyRows((n, 1), lambda part: np.full((part.stop - part.start, 1), each))
-    return row, rounds.noise("level", 2 * rounds.interval.half * each) / math.sqrt(n)
-
-
 def _asked_in_rounds(holder: LabelHolder, rounds: RoundFacts) -> _NoisySums:
-    interval, (row, error) = rounds.interval, _level(rounds)
-    (total,), _ = holder.ask(LabelSums(interval, row, label_norm(rounds.pure)), "level")
-    level = float(total) / math.sqrt(len(row))
-    level = min(max(level + interval.middle, interval.low), interval.high)
-    if rounds.guess.counts or rounds.law.link == "log":
-        level = max(level, error / 2, 1e-3 * interval.half)
-    low, high, made = rounds.first(level, error)
-    sums, _ = _held(holder, rounds, "pilot", low, high, made)
-    params, cov = rounds.posterior(made, sums, level)
+    params, cov = rough_fit(holder, rounds)
     where = rounds.expected(params, cov)
     spread = _spread(holder, rounds, where)
     low, high, made = rounds.second(where, spread)
-    sums, noise = _held(holder, rounds, "sums", low, high, made)
+    sums, noise = held_sums(holder, rounds, "sums", low, high, made)
     lost = LazyRows(
-        (len(where.mean),), lambda p: spread.lost(where.mean[p], low[p], high[p], interval)
+        (len(where.mean),), lambda p: spread.lost(where.mean[p], low[p], high[p], rounds.interval)
     )
     sums = sums + cross(made.rows, lost)
     return _NoisySums(params, made, sums, noise, spread)
-
-
-def _held(
-    holder: LabelHolder, rounds: RoundFacts, slot: str, low: Tall, high: Tall, made: BalancedRows
-) -> Answer:
-    """Noisy sums of responses that are held to intervals of their own."""
-    query = HeldSums(rounds.interval, made.rows, low, high, label_norm(rounds.pure))
-    answer = holder.ask(query, slot)
-    return Answer(answer.value + cross(made.rows, query.middle), answer.noise)
 
 
 def _spread(holder: LabelHolder, rounds: RoundFacts, where: ExpectedResponses) -> ResponseVariance:
@@ -353,7 +318,7 @@ def _meat(
 
 def _anticipated(rounds: RoundFacts, how: Responses) -> BalancedRows:
     """Rows of the last round, as far as public facts tell."""
-    level, (_, error) = typical_mean(rounds.law, how), _level(rounds)
+    level, (_, error) = typical_mean(rounds.law, how), level_row(rounds)
     _, _, made = rounds.first(level, error)
     sums = cross(made.rows, rounds.means(rounds.start(level)))
     where = rounds.expected(*rounds.posterior(made, sums, level))

@@ -1,4 +1,4 @@
-"""Least squares on public covariates, from scores whose lengths a curator of responses clips."""
+"""Least squares and counts on public covariates, from scores that a curator of responses clips."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import OptionError
 from dpstats.estimators.bounds import LINEAR_LOWER, NEWTON, SMALL_DELTA
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.labels.base import (
@@ -17,7 +18,9 @@ from dpstats.estimators.labels.base import (
     covariates_of,
     inverse_gram,
     label_plan,
+    no_solution,
 )
+from dpstats.estimators.labels.glm import typical_mean
 from dpstats.estimators.labels.public_scores import (
     ALIGNED,
     COUNTS,
@@ -25,6 +28,7 @@ from dpstats.estimators.labels.public_scores import (
     chosen_clip,
     far_share,
 )
+from dpstats.estimators.labels.rough import LEVEL, PILOT, rough_fit, round_facts
 from dpstats.estimators.labels.scale import ASTRAY, PURPOSES, counted, found_scale, with_scale
 from dpstats.estimators.labels.sums import (
     Leverages,
@@ -43,11 +47,13 @@ from dpstats.estimators.numerics.parts import (
 from dpstats.estimators.numerics.tail_law import allowed
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
+    Responses,
     expect_labels,
     responses,
     slopes,
 )
 from dpstats.estimators.sources import CAI, LI_MATRIX
+from dpstats.families import GAUSSIAN, POISSON
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import (
     CoefficientEstimate,
@@ -70,16 +76,19 @@ Array = NDArray[np.float64]
 
 # budget: a first fit; lengths of scores; scores beyond a clip, three times; squares of scores
 _PILOT, _LENGTHS, _BEYOND, _MEAT = 0.10, 0.03, 0.013, 0.05
+_LEVEL = 0.04  # budget: the mean of counts, before a first fit
 _LAST = (0.28, 0.72)  # share: of what is left, for each of the last two scores
 _HELD = 3.0  # sds: half of the interval that responses of the first fit are held to
 _FARTHEST_LEAN = 3.0  # ratio: what is beyond the clip to what is seen of it, at most
 _LEANING = 2.0  # wording: length of what was extrapolated, in sds of noise
-_READABLE = 0.02  # wording: noise of a cell of lengths to the rows, at most
-_CARRIED = 0.1  # wording: share of squared lengths in rows that counts may hide, that is said
+# wording: noise of a cell of lengths to the rows, at most, by link
+_READABLE = {"identity": 0.02, "log": 0.01}
+_CARRIED = 0.4  # wording: share of what tells a coefficient, in rows that counts may hide
 _PURPOSES = {
     ASTRAY: "responses that are outside of what is declared, or missing",
     **PURPOSES,
-    "pilot": "whitened sums of responses, for a first rough fit",
+    LEVEL: "mean of the responses, for the first intervals",
+    PILOT: "whitened sums of responses, for a first rough fit",
     "lengths": "histogram of the lengths of scores, for the clip",
     **{f"beyond {k + 1}": "scores longer than the clip, to correct it" for k in range(COUNTS)},
     **{f"inner score {k + 1}": "scores, clipped at half the length" for k in range(2)},
@@ -91,8 +100,8 @@ _MATRIX = LI_MATRIX.at("linear answers from noisy linear measurements")
 
 _THEORY = Theory(
     estimand=(
-        "the least-squares coefficients of these rows, which are those of the best linear "
-        "predictor of the population"
+        "coefficients of least squares (of counts: of the largest Poisson likelihood) of these "
+        "rows, which are those of the best predictor of that kind of the population"
     ),
     guarantee=(
         "Label differential privacy for every data set and any public covariates: one response may "
@@ -160,29 +169,40 @@ class LabelNewton(LabelMethod):
     curator: ClassVar[bool] = True
     theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
     options: ClassVar[Mapping[str, str]] = {"clip": CHANNEL_OPTIONS["clip"]}
-    otherwise: ClassVar[str] = "label-curator"
+
+    @property
+    def otherwise(self) -> str:  # type: ignore[override]  # which one hangs on the model
+        """The default where this plan warns, or where the family is another."""
+        return "label-curator" if self.model == "ols" else "label-curator-glm"
 
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Mechanisms, cost and expected error from public facts only."""
         inverse_gram(covariates_of(design))  # refuses as many columns as rows
         shares = _shares(design, privacy, options)
+        if design.family not in (GAUSSIAN, POISSON):
+            raise OptionError(
+                f"method={self.name!r} is for least squares and for counts with a log link: leave "
+                "the method out."
+            )
         planned = events(shares, privacy, privacy.epsilon)
         mechanisms = tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in planned.items())
         how = responses(design, privacy, options)
         plan = label_plan(self, design, privacy, how, mechanisms, {})
-        found = PublicScores.of(design, plan)
-        at, used = slopes(design), found.unit(plan)
+        found, at = _expected_scores(design, plan, how), slopes(design)
+        used, variance = found.unit(plan), found.sd**2
 
         def parts(unit: float) -> tuple[Array, Array]:
             """Expected covariances by noise and what clips leave out, and by sampling."""
             square = found.root @ found.root
-            return found.expected_square(unit) * square, how.residual_variance * square
+            return found.expected_square(unit) * square, variance * square
 
         def errors(epsilon: float) -> float:
             other = events(shares, privacy, epsilon)["inner score 2"].noise_multiplier
             unit = used * float(other) / float(planned["inner score 2"].noise_multiplier)
             return math.sqrt(float(np.diag(sum(parts(unit)))[at].sum()))
 
+        if design.family != GAUSSIAN:
+            how = replace(how, sd=math.sqrt(2.0))  # of log means
         plan = expect_labels(plan, design, *parts(used), how, errors)
         return replace(plan, warnings=(*plan.warnings, *_unreadable(plan, found)))
 
@@ -190,15 +210,15 @@ class LabelNewton(LabelMethod):
         """Ask for a rough fit and the clip, for scores, and for what standard errors need."""
         moved, warned = counted(holder, design)
         known, found, unsure = found_scale(holder, design)
-        scores = PublicScores.of(known, plan)
-        estimate = _estimate(holder, scores, plan)
+        estimate = _estimate(holder, *_started(holder, known, plan), Responses.of(plan, known))
         released = {**estimate.released, **found, **moved}
         return replace(estimate, released=released, remarks=(*unsure, *warned, *estimate.remarks))
 
 
 def _shares(design: Design, privacy: LabelOnly, options: Options) -> dict[str, float]:
     """Of all questions; nothing is asked about the scale where a clip is given."""
-    before = {"pilot": _PILOT, "lengths": _LENGTHS}
+    before = {} if design.family == GAUSSIAN else {LEVEL: _LEVEL}
+    before |= {PILOT: _PILOT, "lengths": _LENGTHS}
     before |= {f"beyond {k + 1}": _BEYOND for k in range(COUNTS)}
     left, inner = 1 - sum(before.values()) - _MEAT, _inner(len(design.names))
     scores = {
@@ -217,7 +237,9 @@ def _inner(d: int) -> float:
 
 def _unreadable(plan: Plan, scores: PublicScores) -> tuple[str, ...]:
     """Where noise hides how many scores are how long."""
-    hidden = plan.noise(scores.by_length(np.arange(2.0)), "lengths").sd / (_READABLE * plan.n)
+    hidden = plan.noise(scores.by_length(np.arange(2.0)), "lengths").sd / (
+        _READABLE[scores.link.link] * plan.n
+    )
     if hidden <= 1:
         return ()
     return (
@@ -227,23 +249,41 @@ def _unreadable(plan: Plan, scores: PublicScores) -> tuple[str, ...]:
     )
 
 
-def _rough_fit(holder: LabelHolder, scores: PublicScores) -> Array:
-    """Coefficients ``root b`` from responses held near their centre."""
-    plan, how, x = holder.plan, scores.how, scores.x
+def _expected_scores(design: Design, plan: Plan, how: Responses) -> PublicScores:
+    """Scores as far as public facts tell."""
+    if design.family == GAUSSIAN:
+        return PublicScores.linear(design, plan)
+    rounds = round_facts(plan, design, how)
+    return PublicScores.of_counts(rounds, rounds.start(typical_mean(rounds.law, how)))
+
+
+def _started(holder: LabelHolder, design: Design, plan: Plan) -> tuple[PublicScores, Array]:
+    """Scores about a rough fit, and its coefficients."""
+    if design.family == GAUSSIAN:
+        scores = PublicScores.linear(design, plan)
+        return scores, _linear_fit(holder, scores, Responses.of(plan, design))
+    rounds = round_facts(plan, design, Responses.of(plan, design))
+    params, _ = rough_fit(holder, rounds)
+    return PublicScores.of_counts(rounds, params), params
+
+
+def _linear_fit(holder: LabelHolder, scores: PublicScores, how: Responses) -> Array:
+    """Coefficients from responses held near their centre."""
+    plan, x = holder.plan, scores.x
     half = _HELD * how.sd
     low, high = (
         max(scores.interval.low, how.center - half),
         min(scores.interval.high, how.center + half),
     )
     interval, one = Interval(low, high), constant(len(x), 1.0)
-    multiplier = plan.noise_multiplier("pilot") * deviation(scores.pure)
+    multiplier = plan.noise_multiplier(PILOT) * deviation(scores.pure)
 
     def noise(moved: float) -> float:
         return moved * 2 * interval.half * multiplier / scores.sd
 
     made = Leverages(x, one, one, one, noise, scores.pure).best(np.arange(x.shape[1]))
     query = LabelSums(interval, made.rows, label_norm(scores.pure))
-    u, law = holder.ask(query, "pilot")
+    u, law = holder.ask(query, PILOT)
     known = scores.known
     away = LazyRows((len(x),), lambda part: interval.middle - known[part])
     center = LazyRows((len(x),), lambda part: how.center - known[part])
@@ -253,12 +293,14 @@ def _rough_fit(holder: LabelHolder, scores: PublicScores) -> Array:
     explained = law.sd**2 * float(np.square(back).sum())
     squared = max(float(np.square(b - start).sum()), 1e-300)
     found: Array = start + max(0.0, 1 - explained / squared) * (b - start)
-    return found
+    return scores.root @ found
 
 
-def _score(holder: LabelHolder, scores: PublicScores, b: Array, clip: float, k: int) -> SplitScore:
-    """One of the last two scores, at `b`."""
-    fitted, rows, norm = scores.fitted(b), scores.rows, label_norm(scores.pure)
+def _score(
+    holder: LabelHolder, scores: PublicScores, params: Array, clip: float, k: int
+) -> SplitScore:
+    """One of the last two scores, at `params`, which are told by the sums that they expect."""
+    fitted, rows, norm = scores.fitted(params), scores.rows, label_norm(scores.pure)
     wide, inner = scores.ends(fitted, clip), scores.ends(fitted, clip / 2)
     held = HeldSums(scores.interval, rows, *inner, norm)
     outer = OuterSums(scores.interval, rows, wide, inner, norm)
@@ -266,7 +308,7 @@ def _score(holder: LabelHolder, scores: PublicScores, b: Array, clip: float, k: 
     middle = held.middle
     away = LazyRows((len(rows),), lambda part: middle[part] - fitted[part])
     return SplitScore(
-        b,
+        scores.sums(params),
         near.value + cross(rows, away),
         near.noise.sd,
         far.value + cross(rows, outer.middle),
@@ -274,50 +316,55 @@ def _score(holder: LabelHolder, scores: PublicScores, b: Array, clip: float, k: 
     )
 
 
-def _estimate(holder: LabelHolder, scores: PublicScores, plan: Plan) -> CoefficientEstimate:
+def _estimate(
+    holder: LabelHolder, scores: PublicScores, params: Array, how: Responses
+) -> CoefficientEstimate:
     n, d = scores.x.shape
-    b = _rough_fit(holder, scores)
-    clip = chosen_clip(holder, scores, b)
-    first = _score(holder, scores, b, clip.at, 0)
+    clip = chosen_clip(holder, scores, params)
+    first = _score(holder, scores, params, clip.at, 0)
     moved = whole(first, True)
-    second = _score(holder, scores, b + told_apart(moved) * moved.total, clip.at, 1)
+    nearer, found = scores.solved(first.at + told_apart(moved) * moved.total, params)
+    second = _score(holder, scores, nearer if found else params, clip.at, 1)
     both = pool_scores(first, second, np.eye(d))
     score = whole(both, True)
     ratio = min(_FARTHEST_LEAN, clip.excess / max(clip.nearer - clip.excess, 1e-300))
     beyond = ratio * score.lean
-    b = both.at + score.total + beyond
-    meat = _meat(holder, scores, b, clip.at)
-    root = scores.root
-    unknown = allowed(clip.excess, d, ALIGNED) * np.eye(d) + np.outer(beyond, beyond)
-    noise = root @ (score.variance * np.eye(d)) @ root
-    sampling = root @ meat @ root
+    params, found = scores.solved(both.at + score.total + beyond, params)
+    meat = _meat(holder, scores, params, clip.at)
     leaning = float(np.linalg.norm(beyond)) / math.sqrt(score.variance)
+    released = {
+        **how.options(),
+        "clip": clip.at,
+        "scores beyond the clip": min(clip.number, n),
+        "lean of long scores": leaning,
+        "residual sd": math.sqrt(float(np.trace(meat)) / d),
+    }
+    if not found:
+        return no_solution(params, n, "noisy sums", released)
+    back, carried = scores.back(params), far_share(scores, params, holder.plan)
+    unknown = allowed(clip.excess, d, ALIGNED) * np.eye(d) + np.outer(beyond, beyond)
+    noise = back @ (score.variance * np.eye(d)) @ back.T
+    sampling = back @ meat @ back.T
     return CoefficientEstimate(
-        params=root @ b,
-        cov=sampling + noise + root @ unknown @ root,
+        params=params,
+        cov=sampling + noise + back @ unknown @ back.T,
         cov_privacy=noise,
         cov_sampling=sampling,
         of_these_rows=True,
         nobs=float(n),
-        released={
-            **scores.how.options(),
-            "clip": clip.at,
-            "scores beyond the clip": min(clip.number, n),
-            "lean of long scores": leaning,
-            "residual sd": math.sqrt(float(np.trace(meat)) / d),
-        },
-        remarks=_remarks(leaning, far_share(scores, plan)),
+        released=released,
+        remarks=_remarks(leaning, carried),
     )
 
 
-def _meat(holder: LabelHolder, scores: PublicScores, b: Array, clip: float) -> Array:
+def _meat(holder: LabelHolder, scores: PublicScores, params: Array, clip: float) -> Array:
     """Squares of clipped scores, averaged with equal variances of residuals."""
     n, d = scores.x.shape
     lengths = scores.lengths
     most = scores.interval.high - scores.interval.low
     clips = LazyRows((n,), lambda p: np.minimum(clip / np.maximum(lengths[p], 1e-300), most))
     query = WeightedResiduals(
-        scores.interval, scores.rows, scores.fitted(b), clips, label_norm(scores.pure)
+        scores.interval, scores.rows, scores.fitted(params), clips, label_norm(scores.pure)
     )
     meat, law = holder.ask(query, "meat")
     variance = max(float(np.trace(meat)), law.sd * math.sqrt(d)) / d
@@ -329,9 +376,10 @@ def _remarks(leaning: float, carried: float) -> tuple[str, ...]:
     remarks = []
     if carried > _CARRIED:
         remarks.append(
-            f"A few rows lie far out: {carried:.0%} of the leverage is that of as few rows as the "
-            "noise can hide. If their responses are far from what the others say, the coefficients "
-            "may be off by more than their intervals say. Transform such a column."
+            f"A few rows lie far out: {carried:.0%} of what tells some coefficients is that of as "
+            "few rows as the noise can hide. If their responses are far from what the others say, "
+            "these coefficients may be off by more than their intervals say. Transform such a "
+            "column, or leave out a rare level."
         )
     if leaning > _LEANING:
         remarks.append(

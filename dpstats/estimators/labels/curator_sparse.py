@@ -17,7 +17,7 @@ from dpstats.estimators.bounds import LINEAR, SMALL_DELTA, SPARSE_LOWER, rates
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.labels.base import LabelMethod, covariates_of, label_plan
 from dpstats.estimators.labels.curator import LabelCurator
-from dpstats.estimators.labels.pursuit import SCORE_CLIP, Pursuit
+from dpstats.estimators.labels.pursuit import FAR, SCORE_CLIP, Pursuit
 from dpstats.estimators.numerics.lasso import sizes_of, universal
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, responses
 from dpstats.estimators.selection import (
@@ -183,7 +183,15 @@ class LabelCuratorOMP(LabelMethod):
             released={**how.options(), "residual sd": pursuit.sd, "response sd": pursuit.spread},
             support=tuple(int(j) for j in found.columns),
             inference=INFERENCE,
+            remarks=_NEARLY_EQUAL if pursuit.equal else (),
         )
+
+
+_NEARLY_EQUAL = (
+    "Most responses are nearly equal. What the others add is taken up to "
+    f"{FAR:g} standard deviations of all residuals, at the price of noise: columns that matter may "
+    "be missed. Whether a response differs from most is for a logit of a 0/1.",
+)
 
 
 # -- what is asked -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Scores of least squares on public rows: their lengths, the best clip, and what it leaves out."""
+"""Scores on public rows: their lengths, the best clip, and what it leaves out."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dpstats.accounting import gdp_mu
-from dpstats.estimators.labels.base import covariates_of, known_term
+from dpstats.estimators.labels.base import covariates_of, known_term, meaningful
+from dpstats.estimators.labels.rounds import Equations, RoundFacts
 from dpstats.estimators.labels.sums import deviation, inverse_root, label_norm
 from dpstats.estimators.numerics.parts import omitted
 from dpstats.estimators.numerics.tail_law import TailLaw, allowed, best_clip
 from dpstats.estimators.responses import Responses
+from dpstats.families import Family
 from dpstats.protocol import LabelHolder, Plan
 from dpstats.queries.label_cells import LongResiduals
 from dpstats.queries.labels import Interval
-from dpstats.tall import LazyRows, Tall, gram, times, vector
+from dpstats.tall import LazyRows, Tall, constant, cross, gram, times, vector
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -34,37 +36,64 @@ _AROUND = (0.15, 150.0)  # ratio: ends of the cells of lengths to a typical one
 _BELOW = 1 - 2.0**-20  # numerical: next to 1
 COUNTS = 3  # numerical: counts of scores beyond the clip that is best so far
 ALIGNED = 0.75  # ratio: length of the mean direction of the scores beyond a clip
+_RARE = 1e-6  # numerical: a mean that is never 0
 _MEDIAN = 0.6745  # printed: of the size of a standard normal number
 _SEEN = 3.0  # wording: sds of a count's noise, below which it may hide rows
 
 
 @dataclass(frozen=True, eq=False)
 class PublicScores:
-    """Public rows, whitened, and what is known of responses."""
+    """Public rows, whitened, and what is known of responses.
+
+    Attributes
+    ----------
+    x : Tall, of shape (n, d)
+    root : ndarray of shape (d, d)
+        Symmetric: of the inverse of ``sum v x x'``, with v the variances of residuals over `sd`^2.
+    known : Tall, of shape (n,)
+    interval : Interval
+        Of all responses.
+    link : Family
+        Whose mean is fitted, and whose score is 0 at the fit.
+    sd : float
+        Standard deviation that is expected of a residual; of counts over the root of their mean.
+    deviations : Tall, of shape (n,)
+        What it is to be multiplied by for each row.
+    pure : bool
+        Whether noise is Laplace.
+    """
 
     x: Tall
     root: Array
     known: Tall
     interval: Interval
-    how: Responses
+    link: Family
+    sd: float
+    deviations: Tall
     pure: bool
 
     @classmethod
-    def of(cls, design: Design, plan: Plan) -> PublicScores:
-        """Of a design with public covariates, and what a plan says of responses."""
+    def linear(cls, design: Design, plan: Plan) -> PublicScores:
+        """Of least squares on public covariates, by what a plan says of responses."""
         rows = covariates_of(design)
         x, how = rows.columns(np.arange(len(plan.names))), Responses.of(plan, design)
-        pure = plan.privacy.delta == 0
-        return cls(x, inverse_root(gram(x)), known_term(rows), how.interval, how, pure)
+        pure, sd = plan.privacy.delta == 0, math.sqrt(how.residual_variance)
+        one, known = constant(len(x), 1.0), known_term(rows)
+        return cls(x, inverse_root(gram(x)), known, how.interval, design.family, sd, one, pure)
 
-    @property
-    def sd(self) -> float:
-        """Standard deviation that is expected of a residual."""
-        return math.sqrt(self.how.residual_variance)
+    @classmethod
+    def of_counts(cls, rounds: RoundFacts, params: Array) -> PublicScores:
+        """Of counts whose means are about those by `params`: each its own variance."""
+        x, means = rounds.x, rounds.means(params)
+        mu = LazyRows((len(x),), lambda part: np.maximum(means[part], _RARE))
+        root = inverse_root(gram(x, mu))
+        deviations = vector(len(x), lambda part: np.sqrt(mu[part]))
+        known, interval = rounds.known, rounds.interval
+        return cls(x, root, known, interval, rounds.link, 1.0, deviations, rounds.pure)
 
     @cached_property
     def rows(self) -> LazyRows:
-        """Whitened rows (n, d), whose squares add up to the identity."""
+        """Whitened rows (n, d), in which scores without privacy have covariance ``sd^2 I``."""
         x, root = self.x, self.root
         return LazyRows(x.shape, lambda part: np.asarray(x[part] @ root, dtype=np.float64))
 
@@ -73,6 +102,12 @@ class PublicScores:
         """Lengths of whitened rows (n,), in the norm of sensitivities."""
         order, rows = 1 if self.pure else 2, self.rows
         return vector(len(rows), lambda part: np.linalg.norm(rows[part], order, axis=1))
+
+    @cached_property
+    def usual(self) -> Array:
+        """Lengths of scores whose residuals are as large as expected, shape (n,)."""
+        lengths, deviations = self.lengths, self.deviations
+        return vector(len(lengths), lambda part: self.sd * lengths[part] * deviations[part])
 
     def unit(self, plan: Plan) -> float:
         """Standard deviation of the noise of both last scores together, at clip 1.
@@ -91,14 +126,17 @@ class PublicScores:
 
     def expected_square(self, unit: float) -> float:
         """Least variance of noise and what a clip leaves out, of normal residuals."""
-        clips = self.sd * float(self.lengths.max(initial=1e-300)) * np.geomspace(0.02, 8.0, 60)
-        excess = self.excess(clips, self.sd)
+        clips = float(self.usual.max(initial=1e-300)) * np.geomspace(0.02, 8.0, 60)
+        excess = self.excess(clips, 1.0)
         k = best_clip(clips, excess, unit, self.x.shape[1], ALIGNED)
         return (unit * float(clips[k])) ** 2 + allowed(float(excess[k]), self.x.shape[1], ALIGNED)
 
-    def excess(self, clips: Array, sd: float) -> Array:
-        """Sums of what clips take off lengths of scores, of normal residuals, shape (m,)."""
-        lengths = sd * np.maximum(self.lengths, 1e-300)
+    def excess(self, clips: Array, ratio: float) -> Array:
+        """Sums of what clips take off lengths of scores, of normal residuals, shape (m,).
+
+        Residuals have `ratio` times the standard deviations that are expected.
+        """
+        lengths = ratio * np.maximum(self.usual, 1e-300)
         return np.array([float((lengths * _above(c / lengths)).sum()) for c in clips])
 
     def at_most(self, clips: Array, fitted: Tall) -> Array:
@@ -122,11 +160,44 @@ class PublicScores:
         about = self.known if fitted is None else fitted
         return LongResiduals(self.interval, about, self.lengths, edges, label_norm(self.pure))
 
-    def fitted(self, b: Array) -> LazyRows:
-        """What coefficients make of every row."""
-        params, known = self.root @ b, self.known
-        made = times(self.x, params)
+    def predictors(self, params: Array) -> LazyRows:
+        """Linear predictors of every row."""
+        known, made = self.known, times(self.x, params)
         return LazyRows((len(self.x),), lambda part: made[part] + known[part])
+
+    def fitted(self, params: Array) -> LazyRows:
+        """What coefficients make of every row."""
+        eta, link = self.predictors(params), self.link
+        return LazyRows((len(self.x),), lambda part: link.mean(eta[part]))
+
+    def slopes(self, params: Array) -> LazyRows:
+        """Derivatives of fitted values by linear predictors."""
+        eta, link = self.predictors(params), self.link
+        return LazyRows((len(self.x),), lambda part: link.slope(eta[part]))
+
+    def sums(self, params: Array) -> Array:
+        """What is expected of whitened sums of responses, (d,).
+
+        Their score is linear in it, whatever the link: ``sum b y`` less this.
+        """
+        return cross(self.rows, self.fitted(params))
+
+    def solved(self, sums: Array, start: Array) -> tuple[Array, bool]:
+        """Coefficients by which these sums are expected, and whether there are any."""
+        if self.link.link == "identity":
+            return self.root @ (sums - cross(self.rows, self.known)), True
+        total = np.linalg.pinv(self.root, hermitian=True) @ sums
+        one = constant(len(self.x), 1.0)
+        equations = Equations(self.x, self.known, self.link, one, total, self.interval)
+        params, found = equations.solve(start)
+        return params, found and meaningful(self.link, equations.eta(params), self.interval)
+
+    def back(self, params: Array) -> Array:
+        """From an error of the sums to one of the coefficients, (d, d)."""
+        if self.link.link == "identity":
+            return self.root
+        bread = np.linalg.pinv(gram(self.x, self.slopes(params)), hermitian=True)
+        return np.asarray(bread @ np.linalg.pinv(self.root, hermitian=True), dtype=np.float64)
 
     def ends(self, fitted: Tall, clip: float) -> tuple[LazyRows, LazyRows]:
         """Intervals of responses about fitted values, within which scores are at most `clip` long.
@@ -164,21 +235,23 @@ class ChosenClip(NamedTuple):
     nearer: float
 
 
-def chosen_clip(holder: LabelHolder, scores: PublicScores, b: Array) -> ChosenClip:
+def chosen_clip(holder: LabelHolder, scores: PublicScores, params: Array) -> ChosenClip:
     """The clip of least variance of scores about a fit."""
     plan, (n, d) = holder.plan, scores.x.shape
-    fitted, unit = scores.fitted(b), scores.unit(plan)
-    typical = scores.sd * float(np.median(scores.lengths))
+    fitted, unit = scores.fitted(params), scores.unit(plan)
+    typical = float(np.median(scores.usual))
     edges = typical * np.geomspace(*_AROUND, _CELLS + 1)
     answer = holder.ask(scores.by_length(np.append(0.0, edges), fitted), "lengths")
     least = max(1.0, _whole_budget(plan))
-    law = TailLaw.of_histogram(answer.value, answer.noise.sd, edges, float(n), least, 0.5)
+    # Most counts may be 0, and their scores say nothing of others.
+    upper = 0.5 if scores.link.link == "identity" else None
+    law = TailLaw.of_histogram(answer.value, answer.noise.sd, edges, float(n), least, upper)
     # No law of lengths knows where responses end; but these and rows are public.
     law = replace(law, numbers=np.minimum(law.numbers, scores.at_most(law.clips, fitted)))
     # No law of lengths knows of a few rows far out; but rows are public, and say what it would be.
     half = int(np.argmax(np.maximum.accumulate(np.cumsum(answer.value)) >= n / 2))
-    middle = float(edges[min(half, edges.size - 1)]) / float(np.median(scores.lengths))
-    of_rows = scores.excess(law.clips, min(middle / _MEDIAN, scores.sd))
+    middle = float(edges[min(half, edges.size - 1)]) / typical
+    of_rows = scores.excess(law.clips, min(middle / _MEDIAN, 1.0))
 
     def best() -> int:
         k = best_clip(law.clips, np.maximum(law.excess(), of_rows), unit, d, ALIGNED)
@@ -194,11 +267,23 @@ def chosen_clip(holder: LabelHolder, scores: PublicScores, b: Array) -> ChosenCl
     return ChosenClip(clip, law.number(clip), float(np.interp(clip, law.clips, excess)), nearer)
 
 
-def far_share(scores: PublicScores, plan: Plan) -> float:
-    """Share of the squared lengths of rows that is of as few rows as counts may hide."""
+def far_share(scores: PublicScores, params: Array, plan: Plan) -> float:
+    """Share of what tells some coefficients at a fit that is of as few rows as counts may hide.
+
+    Of rows ``root x`` whose squares, times slopes of the mean, add up to the identity: the largest
+    eigenvalue of that sum over the longest ones.
+    """
     hidden = math.ceil(_SEEN * plan.noise(scores.by_length(np.ones(1)), "beyond 1").sd)
-    squares = np.sort(scores.lengths**2)[::-1]
-    return float(squares[:hidden].sum() / squares.sum())
+    x, slopes, n = scores.x, scores.slopes(params), len(scores.x)
+    root = inverse_root(gram(x, slopes))
+
+    def leverage(part: slice) -> Array:
+        return np.asarray(slopes[part] * np.square(x[part] @ root).sum(axis=1), dtype=np.float64)
+
+    longest = vector(n, leverage)
+    least = np.partition(longest, max(n - hidden, 0))[max(n - hidden, 0)]
+    far = LazyRows((n,), lambda part: slopes[part] * (longest[part] >= least))
+    return float(np.linalg.eigvalsh(root @ gram(x, far) @ root)[-1])
 
 
 def _whole_budget(plan: Plan) -> float:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpstats.estimators.responses import Responses
     from dpstats.protocol import Plan
 
-__all__ = ["SCORE_CLIP", "Pursuit", "PursuitResult"]
+__all__ = ["FAR", "SCORE_CLIP", "Pursuit", "PursuitResult"]
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -37,6 +37,10 @@ Positions = NDArray[np.intp]
 SCORE_CLIP = 1.0  # sds: clip of residuals where columns are scored
 _FIRST_CLIP = 4.0  # sds: clip of the first squares; their guess may be wrong
 _CLIP = 3.0  # sds: clip of later squares and of the start, as the step before found them
+_BOUNDED = 4.0  # sds: width of a range that is not cut, for there a clip is undone by no law
+_SEEN = 3.0  # sds: of the noise of squares, from which they are known
+_LOST = 2.0  # ratio: size that residuals have at least to what is seen of it, of equal ones
+FAR = 8.0  # sds: of residuals, clip where most responses are nearly equal
 _ALONE = 0.1  # numerical: share of its variance that others leave to a column, at least
 _CONSTANT = 1e-9  # numerical: variance of a column that does not vary
 _CLEAR = 2.5  # ses: that a coefficient has to be away from 0, at least
@@ -97,15 +101,18 @@ class Pursuit:
     spread: float = field(init=False)  # of the response
     sd: float = field(init=False)  # of the residuals
     fit: PursuitResult = field(init=False)
+    equal: bool = field(init=False, default=False)  # whether most responses are nearly equal
 
     def __post_init__(self) -> None:
         self._moments = PublicMoments(self.rows.x)
         self._squares, self._known = self._moments.squares(), known_term(self.rows)
         self._half, self._n = self.how.interval.half, max(len(self.rows), 1)
         self.spread = self.sd = self.how.sd
+        self._least = 0.0  # size of the residuals, at least
         always = [] if self.intercept is None else [self.intercept]
         start = self.how.center if always else 0.0
         self._set(np.asarray(always, dtype=np.intp), np.full(len(always), start))
+        self._looked = self._fitted
 
     def run(self, picks: tuple[int, ...], steps: int) -> PursuitResult:
         """Choose `picks` columns in as many rounds, and take `steps` steps."""
@@ -121,13 +128,26 @@ class Pursuit:
     # -- questions -----------------------------------------------------------------------------
 
     def _look(self, slot: str, first: bool) -> None:
-        """The size of the residuals."""
+        """The size of the residuals.
+
+        Where most responses are nearly equal, squares clipped at multiples of their size fall from
+        round to round, to nothing. But a step to least squares takes off the squares of what
+        fitted values change by, but for noise: where more is lost, clips cut it off.
+        """
         clip = min((_FIRST_CLIP if first else _CLIP) * self.sd, self._half)
         query = SquaredResiduals(self.how.interval, self._fitted, clip)
         (squares,), noise = self.holder.ask(query, slot)
         self.sd = math.sqrt(max(float(squares), noise.sd) / self._n)
         self.spread = self.sd if first else self.spread
         self.sd = min(self.sd, self.spread, clip)
+        changed = float(np.square(self._fitted - self._looked).sum())
+        changed = max(changed - float(np.trace(self.fit.gram @ self.fit.noise)), 0.0) / self._n
+        self._looked = self._fitted
+        seen = float(squares) > _SEEN * noise.sd
+        left = math.sqrt(max(self._least**2 - changed, 0.0))
+        self._least = max(left, self.sd if seen else 0.0)
+        unexplained = self._least > math.sqrt(float(np.var(self._fitted)))
+        self.equal = self.equal or (unexplained and self._least > _LOST * self.sd)
 
     def _choose(self, slot: str) -> None:
         """The next columns: those whose part beside the chosen ones goes with the residuals."""
@@ -160,21 +180,32 @@ class Pursuit:
         pure = self.plan.privacy.delta == 0
         multiplier = self.plan.noise_multiplier(slot) * deviation(pure)
         unit = 2 * reach(rows, pure) * multiplier
-        bound = (efficient_clip(unit**2) if clip is None else clip) * self.sd
-        bound = min(bound, self._half)
+        bound = self._bound(efficient_clip(unit**2) if clip is None else clip)
         fitted, n = self._fitted, (len(self.rows),)
         low = LazyRows(n, lambda part: fitted[part] - bound)
         high = LazyRows(n, lambda part: fitted[part] + bound)
         query = HeldSums(self.how.interval, rows, low, high, label_norm(pure))
-        clips = bound / self.sd
+        sd = self._least if self.equal else self.sd
+        clips = bound / sd
         slope = float(unclipped(clips))
         sums, noise = self.holder.ask(query, slot)
         params = params + root @ sums / slope
         square = root @ root / slope**2
-        sampling = float(clipped_square(clips)) * self.sd**2 * square
+        sampling = float(clipped_square(clips)) * sd**2 * square
         self._set(columns, params, sampling, noise.sd**2 * square)
         if clip is None:
             self._draw_back()
+
+    def _bound(self, clips: float) -> float:
+        """Clip of residuals, by the best one for normal errors, in their standard deviations.
+
+        A narrow one is undone by the law of normal errors. Of a 0/1, or of few levels, it is not;
+        their range is narrow, and no residual is wider.
+        """
+        widest = 2 * self._half
+        if widest <= _BOUNDED * self.spread:
+            return widest
+        return min(FAR * self._least, widest) if self.equal else min(clips * self.sd, widest)
 
     # -- state ---------------------------------------------------------------------------------
 

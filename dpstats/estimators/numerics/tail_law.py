@@ -24,6 +24,7 @@ _NO_TAIL = 0.85  # share: chance that there is no second part
 # number: alpha of the second part; the first only where responses are not bounded
 _POWERS = (1.5, 2.5, 4.0)
 _TWO_SIDED = 1.959964  # printed: two-sided 95 % quantile of a normal number
+_SURPRISING = 4.0  # sds: of a count above what the law with most rows has
 _RULED_OUT = 1e-300  # numerical: least chance of a law
 _MISFIT = 0.1  # ratio: error of a law at its best
 _ALIGNED = 0.5  # ratio: length of the mean direction of the scores beyond a clip
@@ -140,7 +141,10 @@ class TailLaw:
 
     def counted(self, clip: float, count: float, noise: float) -> TailLaw:
         """The posterior given also a noisy count of the rows longer than `clip`."""
-        expected = self.numbers[:, int(np.argmin(np.abs(self.clips - clip)))]
+        at = int(np.argmin(np.abs(self.clips - clip)))
+        if count > self.numbers[:, at].max() + _SURPRISING * noise:
+            return self._heavier(at, count).counted(clip, count, noise)
+        expected = self.numbers[:, at]
         variance = noise**2 + expected + (_MISFIT * expected) ** 2
         # In logarithms: the likeliest law by the count may be one that was all but ruled out.
         log = np.log(np.maximum(self.chances, _RULED_OUT))
@@ -149,6 +153,21 @@ class TailLaw:
         made = replace(self, chances=chances / chances.sum())
         made.__dict__["_sums"] = self._sums  # of the same laws
         return made
+
+    def _heavier(self, at: int, count: float) -> TailLaw:
+        """With laws of as many longer rows as were counted, where no law has nearly as many.
+
+        A histogram that is fitted by its bulk does not see rows that are few in every cell.
+        """
+        powers = np.array(_POWERS)[:, None]
+        tails = count * np.maximum(self.clips / self.clips[at], 1.0) ** -powers
+        made = np.maximum(self._expected, tails)
+        chances = np.full(len(made), (1 - _NO_TAIL) / len(made))
+        return replace(
+            self,
+            numbers=np.concatenate([self.numbers, made]),
+            chances=np.append(_NO_TAIL * self.chances, chances),
+        )
 
     def number(self, clip: float) -> float:
         """Expected number of rows longer than `clip`."""
