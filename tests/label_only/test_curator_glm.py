@@ -243,8 +243,8 @@ def test_equations_have_the_solution_of_statsmodels(link):
 
 
 def test_the_default_with_a_curator_and_what_is_refused():
-    for model in ("logit", "glm"):
-        assert find(model, curator(1.0)).name == "label-curator-glm"
+    for model, default in (("logit", "label-curator-glm"), ("glm", "label-curator-newton")):
+        assert find(model, curator(1.0)).name == default
         assert find(model, LabelOnly(1.0)).name == "label-glm"
         made = design(table(100, 0, model), model)
         with pytest.raises(OptionError, match="label-curator-glm"):

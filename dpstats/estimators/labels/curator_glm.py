@@ -68,9 +68,9 @@ _PURPOSES = {
 _CLIPS = (2.5, 8.0)  # sds: narrowest and widest clip of residuals in the dispersion
 _LOST = 0.05  # wording: share of the leverage that weights take, from which it is said of numbers
 _BENT = (
-    "Rows that lie far out count less: weights take {:.0%} of the leverage. Where the mean is not "
-    "as the model says, the coefficients are not those of all rows alike, and intervals may miss "
-    "these. Transform such a column; with more rows or a larger epsilon all rows count alike."
+    "If the mean bends, it shows in rows that lie far out, and these count less ({:.0%} of the "
+    "leverage): coefficients and intervals may then miss those of all rows alike. Transform such a "
+    "column; with more rows or a larger epsilon all rows count alike."
 )
 _ROUGH = 0.15  # ratio: relative error of the dispersion that noise may cause
 

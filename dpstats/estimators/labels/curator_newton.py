@@ -24,6 +24,7 @@ from dpstats.estimators.labels.glm import typical_mean
 from dpstats.estimators.labels.public_scores import (
     ALIGNED,
     COUNTS,
+    ChosenClip,
     PublicScores,
     chosen_clip,
     far_share,
@@ -342,7 +343,8 @@ def _estimate(
     if not found:
         return no_solution(params, n, "noisy sums", released)
     back, carried = scores.back(params), far_share(scores, params, holder.plan)
-    unknown = allowed(clip.excess, d, ALIGNED) * np.eye(d) + np.outer(beyond, beyond)
+    error = _error_of(scores, clip, ratio, score.lean)
+    unknown = allowed(clip.excess, d, ALIGNED) * np.eye(d) + np.outer(error, error)
     noise = back @ (score.variance * np.eye(d)) @ back.T
     sampling = back @ meat @ back.T
     return CoefficientEstimate(
@@ -355,6 +357,19 @@ def _estimate(
         released=released,
         remarks=_remarks(leaning, carried),
     )
+
+
+def _error_of(scores: PublicScores, clip: ChosenClip, ratio: float, lean: Array) -> Array:
+    """How far what is extrapolated of what a clip leaves out may be off, along the lean.
+
+    Of counts whose means grow faster than the model's the longest scores all lean one way, and
+    are far longer than the others say: with a tail like c^-2, the heaviest that scores have whose
+    sum has a standard error, as much is beyond the clip as between half of it and it.
+    """
+    if scores.link.link == "identity":
+        return ratio * lean
+    heavy = clip.at * clip.number / max(float(np.linalg.norm(lean)), 1e-300)
+    return max(ratio, min(1.0, heavy)) * lean
 
 
 def _meat(holder: LabelHolder, scores: PublicScores, params: Array, clip: float) -> Array:

@@ -31,7 +31,7 @@ from dpstats.estimators.selection import CONDITIONAL, USUAL, error_with, half_of
 from dpstats.estimators.sources import NEGAHBAN, ROSETT, WANG_PIECEWISE, WANG_XU
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
-from dpstats.tall import mean, vector
+from dpstats.tall import gram, mean, vector
 from dpstats.theory import Assumption, Citation, Theory
 
 if TYPE_CHECKING:
@@ -149,6 +149,30 @@ class _Problem:
         return np.sort(columns[np.argsort(-params, kind="stable")[:number]])
 
 
+def _by_chance(problem: _Problem, found: _SelectedColumns) -> tuple[str, ...]:
+    """Whether columns may have been selected by noise alone."""
+    free = ~np.isin(found.columns, problem.always)
+    if not free.any():
+        return (_NONE,)
+    residual, slope = problem.residual(found)
+    inverse = np.linalg.pinv(gram(problem.rows.columns(found.columns)), hermitian=True)
+    se = float(residual.std()) / max(slope, 1e-3) * np.sqrt(np.diag(inverse))
+    clear = math.sqrt(2 * math.log(max(problem.rows.x.shape[1], 2))) * se
+    doubtful = int((np.abs(found.params) < clear)[free].sum())
+    return (_DOUBTFUL.format(doubtful, int(free.sum())),) if doubtful else ()
+
+
+_NONE = (
+    "No column stands out of the noise. If the response varies far less than its declared range is "
+    "wide, declare a narrower one, or center= and scale= from public knowledge."
+)
+_DOUBTFUL = (
+    "{} of the {} columns that were selected are within what noise alone may select: they, and "
+    "their coefficients, may be chance. Ask for fewer, or leave sparsity= out; a narrower declared "
+    "range of the response, or its center= and scale= from public knowledge, lessens the noise."
+)
+
+
 class _Sparse(LabelMethod):
     """Plan and fit that sparse methods share; they differ in `_select`."""
 
@@ -196,7 +220,8 @@ class _Sparse(LabelMethod):
         found = self._select(problem, sizes)
         released = {**how.options(), "residual sd": found.error}
         nothing = np.full(2 * (found.columns.size,), np.nan)
-        return _estimate(rows, found, nothing, nothing.copy(), released, INFERENCE)
+        made = _estimate(rows, found, nothing, nothing.copy(), released, INFERENCE)
+        return replace(made, remarks=_by_chance(problem, found))
 
     def _split(
         self,

@@ -22,7 +22,7 @@ def beyond_clip(
     sampling: float,
     model: Array,
     along: Array | None,
-    symmetric: bool,
+    peeled: bool,
 ) -> tuple[Array, Array, float]:
     """What a clip leaves out of a score, by its lean; the variance allowed; how much it matters.
 
@@ -32,9 +32,10 @@ def beyond_clip(
     large as the most that r may be (`TailLaw.beyond`). All of it may point elsewhere than it leans.
     Noise hides how long the longest scores are, so that E may be far too small where a model is
     wrong. But a tail like c^-2, the heaviest that scores have whose sum has a standard error, adds
-    as much beyond C as between C/2 and C: under a `symmetric` model, by which nothing leans, the
-    error is no less than the lean, or than the most that so many scores as are counted beyond C
-    may add with such a tail (`TailLaw.heaviest`), whichever is shorter.
+    as much beyond C as between C/2 and C: where nothing leans, or a `peeled` score has what leans
+    less what the model expects, the error is no less than the lean, or than the most that so many
+    scores as are counted beyond C may add with such a tail (`TailLaw.heaviest`), whichever is
+    shorter.
 
     The noise of the lean is counted in what is added, too (`Whole.again`).
 
@@ -53,9 +54,9 @@ def beyond_clip(
     along : ndarray of shape (d,), optional
         A direction, of length 1, along which all far rows lie that were drawn in. Of them too
         little is told to extrapolate.
-    symmetric : bool
-        Whether residuals are, under the model. The longest scores of counts, and of a yes or no,
-        are those of large counts and of the rarer answer.
+    peeled : bool
+        Whether a model says what the outer part adds up to, which was taken off it: of symmetric
+        residuals nothing, of counts what is expected of them; of a yes or no it is not.
 
     Returns
     -------
@@ -71,7 +72,7 @@ def beyond_clip(
     beyond, d = ratio * score.lean, score.lean.size
     length = max(float(np.linalg.norm(score.lean)), 1e-300)
     heavy = min(1.0, law.heaviest(clip) / length)  # a tail like c^-2 has the ratio 1
-    error = max(most, heavy * symmetric) * score.lean
+    error = max(most, heavy * peeled) * score.lean
     square = allowed(excess, d, law.aligned) * np.eye(d) + np.outer(error, error)
     lengths = (float(np.linalg.norm(v)) for v in (beyond, beyond - ratio * model))
     leaning = min(lengths) / math.sqrt(score.variance + sampling)

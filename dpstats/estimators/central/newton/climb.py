@@ -368,10 +368,10 @@ class Climb(ABC):
         """What the clip leaves out of the last score, the variance allowed for it, what is said."""
         assert law is not None
         sampling = float(np.trace(meat)) / meat.shape[0]
-        along, symmetric = self.found.metric.far_direction, self.peeled and self.family == GAUSSIAN
+        along = self.found.metric.far_direction
         model = np.zeros_like(last.at) if self.peeled else self.outer_score(last.at, clip)
         beyond, anywhere, lean = beyond_clip(
-            law, clip, last.score, sampling, model, along, symmetric
+            law, clip, last.score, sampling, model, along, self.peeled
         )
         if self.peeled and along is None:  # in full the model's scores add up to nothing
             beyond = beyond - self.clipped_score(last.at, clip)
