@@ -202,15 +202,15 @@ def test_counts_are_covered_and_would_not_be_if_intervals_were_shorter(
 
 @pytest.mark.full
 def test_counts_whose_log_mean_bends_are_those_of_all_rows() -> None:
-    """Held, or said; `label-curator-glm` never holds the slope that the bend moves."""
-    privacy, hits = LabelOnly(2.0, DELTA, curator=True), {"label-curator-glm": [], None: []}
+    """`label-curator-glm` never holds the slope that the bend moves."""
+    privacy, hits = LabelOnly(4.0, DELTA, curator=True), {"label-curator-glm": [], None: []}
     for seed in range(10):
         data = counts(seed, 20_000, 0.2, bend=0.2)
         model, params = dp.poisson("y ~ x + z", data, COUNTS), exact(data).params
         for method, held in hits.items():
             fit = model.fit(privacy, noise=SeededNoise(seed), method=method)
             held.append(np.abs(fit.params - params) < 1.96 * fit.bse)
-    assert np.mean(hits[None]) > 0.9
+    assert np.mean(hits[None]) > 0.93
     assert np.mean(hits["label-curator-glm"], axis=0)[1] < 0.2
 
 

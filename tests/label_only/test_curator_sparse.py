@@ -345,3 +345,61 @@ def test_a_curator_is_far_more_precise_than_devices(n, p, devices):
     for epsilon, bar in zip((0.5, 1.0, 2.0), devices, strict=True):
         found = [error(n, p, 10, k, curator(epsilon), sparsity=10)[0] for k in range(3)]
         assert np.mean(found) < bar / 5
+
+
+# -- responses that are mostly equal, or have few values -----------------------------------------
+
+
+def of_ones(seed: int, share: float, n: int = 10_000, d: int = 60) -> tuple[np.ndarray, ...]:
+    """Normal columns, and a 0/1 that is 1 as a linear function of three of them says."""
+    rng = np.random.default_rng([seed, 11])
+    x = rng.normal(size=(n, d))
+    chance = np.clip(share * (1 + 0.6 * (x[:, 0] + 0.7 * x[:, 3] - 0.5 * x[:, 8])), 0, 1)
+    return x, (rng.random(n) < chance).astype(float)
+
+
+def of_columns(x: np.ndarray, y: np.ndarray, high: float = 1.0, low: float = 0.0) -> dp.Model:
+    names = [f"x{j}" for j in range(x.shape[1])]
+    columns = dict.fromkeys(names, Numeric(-5.0, 5.0))
+    data = pd.DataFrame(x, columns=names).assign(y=y)
+    return dp.ols(f"y ~ {' + '.join(names)}", data, Schema(**columns, y=Numeric(low, high)))
+
+
+RIGHT = [0, 3, 8]
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2])
+def test_effects_on_a_yes_or_no_are_those_of_least_squares(share: float) -> None:
+    """Undone for normal errors, clips made them a half of that, and the mean of .2 one of .1."""
+    for seed in range(2):
+        x, y = of_ones(seed, share)
+        privacy = LabelOnly(4.0, 1e-6, curator=True)
+        made = of_columns(x, y).fit(privacy, sparsity=3, noise=dp.SeededNoise(seed))
+        assert made.plan.method == "label-curator-omp"
+        whole = np.column_stack([np.ones(len(y)), x[:, RIGHT]])
+        exact = np.linalg.lstsq(whole, y, rcond=None)[0]
+        params = made.params.to_numpy()
+        assert set(np.flatnonzero(params[1:])) == set(RIGHT)
+        np.testing.assert_allclose(params[[0, 1, 4, 9]], exact, atol=0.03)
+        assert not made.estimate.remarks
+
+
+def test_that_most_responses_are_equal_is_said_and_their_mean_is_not_lost() -> None:
+    """The intercept was .03 of what it is."""
+    x, y = of_ones(3, 0.05)
+    privacy = LabelOnly(4.0, 1e-6, curator=True)
+    made = of_columns(x, y).fit(privacy, sparsity=3, noise=dp.SeededNoise(1))
+    assert any("Most responses are nearly equal" in r for r in made.estimate.remarks)
+    assert made.params.iloc[0] == pytest.approx(y.mean(), rel=0.5)
+
+
+def test_where_few_errors_are_left_nothing_is_said() -> None:
+    """Residuals fall from round to round because columns explain responses, not by clips."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(10_000, 60))
+    y = x[:, 0] + 0.7 * x[:, 3] - 0.5 * x[:, 8]
+    privacy = LabelOnly(4.0, 1e-6, curator=True)
+    for size, high in ((0.03, 8.0), (1.0, 12.0), (1.0, 12_000.0)):
+        noisy = y + size * rng.standard_t(4, size=y.size)
+        made = of_columns(x, np.clip(noisy, -high, high), high, -high)
+        assert not made.fit(privacy, sparsity=3, noise=dp.SeededNoise(2)).estimate.remarks

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+import dpstats as dp
 from dpstats.design import PublicDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.labels import LABEL_ONLY
@@ -209,3 +210,24 @@ def test_the_bars_are_beaten(n, p, bars, reps):
         found = [error(LabelLasso(), LabelOnly(epsilon), n, p, 10, k)[0] for k in range(reps)]
         margin = 2 * np.std(found) / np.sqrt(reps - 1)
         assert np.mean(found) < bar + margin
+
+
+@pytest.mark.parametrize("method", ["label-lasso", "thresholded-ols"])
+def test_columns_that_noise_alone_may_select_are_said(method: str) -> None:
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(10_000, 60))
+    y = np.clip(x[:, 0] + 0.7 * x[:, 3] - 0.5 * x[:, 8] + rng.normal(size=10_000), -8, 8)
+
+    def remarks(high: float, sparsity: int | None) -> tuple[str, ...]:
+        model = dp.OLS(y, x, bounds={"endog": (-high, high), "exog": (-5.0, 5.0)})
+        how = {} if sparsity is None else {"sparsity": sparsity}
+        made = model.fit(LabelOnly(4.0), method=method, noise=dp.SeededNoise(1), **how)
+        return made.estimate.remarks
+
+    assert remarks(8.0, 3) == ()
+    (text,) = remarks(8.0, 6)
+    assert text.startswith("3 of the 6 columns that were selected are within what noise alone")
+    (text,) = remarks(8_000.0, 3)
+    assert text.startswith("3 of the 3")
+    (text,) = remarks(8_000.0, None)
+    assert text.startswith("No column stands out of the noise")
