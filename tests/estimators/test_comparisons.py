@@ -424,3 +424,28 @@ def test_a_file_that_contradicts_itself_is_refused(name: str, part: str, value: 
     data["estimate"] = {**data["estimate"], part: value}
     with pytest.raises(OptionError):
         dp.Results.from_dict(data)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.02])
+def test_groups_in_which_few_have_any_are_compared_or_it_is_said(share: float) -> None:
+    """Noise hides where so few rows are: a window about all the others had none of them.
+
+    Means were then a hundredth of what they are, and nothing said so.
+    """
+    off = []
+    for seed in range(12):
+        rng = np.random.default_rng([seed, 21])
+        group = (rng.random(10_000) < 0.3).astype(int)
+        any_ = rng.random(10_000) < share * (1 + 0.5 * group)
+        x = np.minimum(any_ * rng.lognormal(1, 0.8, 10_000), 200)
+        data = pd.DataFrame({"x": x, "g": group})
+        schema = dp.Schema(x=dp.Numeric(0, 200), g=dp.Boolean())
+        own = data.groupby("g")["x"].mean().to_numpy()
+        means = dp.mean("x", data, schema, by="g"), own
+        for model, exact in (means, (dp.ttest("x ~ g", data, schema), [own[1] - own[0], *own])):
+            fit = model.fit(dp.Central(0.5, 1e-6), noise=dp.SeededNoise(seed))
+            if "Warning:" not in str(fit.summary()):
+                off.append(np.abs(fit.params.to_numpy() - exact) / fit.bse.to_numpy())
+    assert off, "some say nothing"
+    assert max(each.max() for each in off) < 5
+    assert np.mean(np.concatenate(off) < 1.96) > 0.85

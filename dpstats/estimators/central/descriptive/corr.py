@@ -15,7 +15,7 @@ from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
-from dpstats.estimators.central.descriptive.window import window_of
+from dpstats.estimators.central.descriptive.window import mean_window, unseen
 from dpstats.estimators.columns import QUARTILES
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.sources import BONETT, DONG, FICHTENBERGER
@@ -128,7 +128,7 @@ class _Products(CountingMethod[CorrelationEstimate]):
         )
         answer, law = holder.ask(ScoreProducts(scored, radius), _PRODUCTS)
         made = _correlated(design, answer, law.sd / radius, self._wobble(scored, found))
-        return self._said(made, scored)
+        return self._said(made, scored, found)
 
     def _radius(self, d: int) -> float:
         """Length that no row of scores exceeds, but by rounding."""
@@ -147,7 +147,10 @@ class _Products(CountingMethod[CorrelationEstimate]):
         """By pairs (d, d): how many times its square Fisher's variance grows by."""
 
     def _said(
-        self, made: CorrelationEstimate, scored: Sequence[ScoredColumn]
+        self,
+        made: CorrelationEstimate,
+        scored: Sequence[ScoredColumn],
+        found: Sequence[Distribution],
     ) -> CorrelationEstimate:
         """The estimate with what else was released."""
         return made
@@ -191,7 +194,7 @@ class RankCorrelation(_Products):
 class WindowCorrelation(_Products):
     """Pearson's correlations of values held to windows, which the result names.
 
-    The windows are those that the default means are taken in (`window.window_of`). Values in them
+    The windows are those that the default means are taken in (`window.mean_window`). Values in them
     are mapped to (-1, 1), so that no row is longer than sqrt(d), and none is shortened. Rows that
     miss a value of any column are left out.
 
@@ -216,7 +219,7 @@ class WindowCorrelation(_Products):
 
     def _scored(self, place: int, found: Distribution, noise: float) -> ScoredColumn:
         """Values held to a window."""
-        window = window_of(found, noise, agreed=True)
+        window, _ = mean_window("", found, noise, agreed=True)
         return ScoredColumn.window(place, window.lower, window.upper)
 
     def _wobble(self, scored: Sequence[ScoredColumn], found: Sequence[Distribution]) -> Array:
@@ -226,13 +229,19 @@ class WindowCorrelation(_Products):
         return wobble
 
     def _said(
-        self, made: CorrelationEstimate, scored: Sequence[ScoredColumn]
+        self,
+        made: CorrelationEstimate,
+        scored: Sequence[ScoredColumn],
+        found: Sequence[Distribution],
     ) -> CorrelationEstimate:
         """With the windows."""
-        windows = {
-            name: each.knots.tolist() for name, each in zip(made.columns, scored, strict=True)
-        }
-        return replace(made, released={"windows": windows})
+        windows = dict(zip(made.columns, (each.knots.tolist() for each in scored), strict=True))
+        remarks = tuple(
+            remark
+            for (name, ends), law in zip(windows.items(), found, strict=True)
+            for remark in unseen(name, law, *ends)
+        )
+        return replace(made, released={"windows": windows}, remarks=(*made.remarks, *remarks))
 
 
 def _excess(scored: ScoredColumn, found: Distribution) -> float:

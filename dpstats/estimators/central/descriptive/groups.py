@@ -15,7 +15,7 @@ from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
-from dpstats.estimators.central.descriptive.window import Window, window_of
+from dpstats.estimators.central.descriptive.window import Window, mean_window
 from dpstats.estimators.columns import checked_pair, factor_of
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.sources import DONG, FICHTENBERGER, WELCH
@@ -142,7 +142,7 @@ class _ByGroup:
 class GroupMeans(_ByGroup, CountingMethod[GroupMeansEstimate]):
     """Mean of a column in each group: one distribution function, then sums by group.
 
-    The window is that of the whole column (`window.window_of`). Counts, sums and squares of all
+    The window is that of the whole column (`window.mean_window`). Counts, sums and squares of all
     groups are one question, whose sensitivity is that of one sum. Groups of fewer rows than three
     standard deviations of the noise in their number are not identified. Intervals are Fieller's.
 
@@ -178,9 +178,10 @@ class GroupMeans(_ByGroup, CountingMethod[GroupMeansEstimate]):
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> GroupMeansEstimate:
         """Ask for the distribution function, and for sums in the window that it says."""
         found = self._asked(holder, design)
-        window = window_of(found, self._sums_noise(plan))
+        window, remarks = mean_window(design.names[0], found, self._sums_noise(plan))
         scored = ScoredColumn.window(0, window.lower, window.upper)
-        return self._means(holder, design, scored, window)
+        made = self._means(holder, design, scored, window)
+        return replace(made, remarks=(*made.remarks, *remarks))
 
 
 class _TwoGroups(_ByGroup, CountingMethod[DifferenceEstimate]):
@@ -242,7 +243,7 @@ class WelchTest(_TwoGroups):
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> DifferenceEstimate:
         """As for means of groups; the difference is of the second level less the first."""
         found = self._asked(holder, design)
-        window = window_of(found, self._sums_noise(plan))
+        window, remarks = mean_window(design.names[0], found, self._sums_noise(plan))
         scored = ScoredColumn.window(0, window.lower, window.upper)
         made = self._means(holder, design, scored, window)
         sampling, noise = (made.half**2 * part for part in made.variances)
@@ -258,7 +259,7 @@ class WelchTest(_TwoGroups):
             null=0.0,
             nobs=made.nobs,
             released=made.released,
-            remarks=made.remarks,
+            remarks=(*made.remarks, *remarks),
             hidden=(0, *(1 + g for g in made.hidden)) if made.hidden else (),
         )
 

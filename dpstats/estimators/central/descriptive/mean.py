@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.errors import OptionError, among, given
-from dpstats.estimators import columns
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.bounds import MEAN_LOWER, rates
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
-from dpstats.estimators.central.descriptive.window import seen_tail, unseen, window_of
+from dpstats.estimators.central.descriptive.window import mean_window
 from dpstats.estimators.central.location import (
     MOST_CELLS,
     Clip,
@@ -55,7 +54,6 @@ _SLOT = "distribution"
 _COARSE = 0.035  # wording: share of the rows that one doubling is worth, above which the plan warns
 _DISTRIBUTION = 0.1  # budget: the distribution function that a window is read of
 _BLURRED = 0.06  # share: of the rows, noise of a count above which no window is looked for
-_CLEAR = 2.0  # ratio: rows beyond the commonest value to those that are seen, for tails to be read
 _HIDDEN = 3.0  # wording: ratio of the rows of a group to that noise, below which it may be hidden
 _REACH = 4.0  # wording: half the width of a window that the plan presumes, in standard deviations
 _CLIPS = ("auto", "window", "private", "declared")
@@ -262,14 +260,13 @@ def _window(
     """Where noise and the effect of holding values to it are least, and what it may leave out."""
     response = np.array([len(design.names)])
     (found,) = passes.ask_distributions(holder, design, [_SLOT], response)
-    low, high, tail = float(found.edges[0]), float(found.edges[-1]), _CLEAR * seen_tail(found)
-    if found.quantile(1 - tail) - found.quantile(tail) <= columns.DEEPEST * (high - low):
-        return Clip(facts.lower, facts.upper), ()
-    window = window_of(found, relative_noise(plan, facts.rows))
+    assert design.endog is not None
+    noise = relative_noise(plan, facts.rows)
+    window, remarks = mean_window(design.endog.name, found, noise)
+    if not window.tails:
+        return Clip(facts.lower, facts.upper), remarks
     centre, scale = design.standardization.y_center, design.standardization.y_scale
     lower, upper = ((end - centre) / scale for end in (window.lower, window.upper))
-    assert design.endog is not None
-    remarks = unseen(design.endog.name, found, window.lower, window.upper)
     return Clip(lower, upper, bias=window.mean / scale), remarks
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "Window",
     "expected_allowances",
     "hidden_rows",
+    "mean_window",
     "missed",
     "seen_tail",
     "unseen",
@@ -38,6 +39,7 @@ _WIDEST = 25.0  # ratio: of a window's reach from the median to the interquartil
 _FURTHEST = 40.0  # numerical: standard deviations of a normal column that no window reaches
 _FINE = 8000  # numerical: cells of its distribution function
 _EVEN = 0.2  # share: of the allowances for two tails that does not cancel
+_CLEAR = 2.0  # ratio: rows beyond the commonest value to those that are seen, for tails to be read
 _ALONE = 2.0  # wording: ratio of the rows outside of one cell to those of a tail that is seen
 _LIGHTEST = -0.5  # ratio: shape of a generalised Pareto tail that ends, at least
 _HEAVIEST = 0.36  # ratio: shape of such a tail, at most; that of t with k degrees of freedom is 1/k
@@ -124,6 +126,21 @@ def window_of(found: Distribution, noise: float, agreed: bool = False) -> Window
     if best is None:
         return Window(float(found.edges[0]), float(found.edges[-1]))
     return best[1]
+
+
+def mean_window(
+    name: str, found: Distribution, noise: float, agreed: bool = False
+) -> tuple[Window, tuple[str, ...]]:
+    """The window of a mean, and what is to be said of what it may leave out.
+
+    Where too few rows have another value than the others for a tail to be seen, it is the declared
+    range: few events may carry the mean, and nothing would say that a window cuts them off.
+    """
+    low, high, tail = float(found.edges[0]), float(found.edges[-1]), _CLEAR * seen_tail(found)
+    if found.quantile(1 - tail) - found.quantile(tail) <= columns.DEEPEST * (high - low):
+        return Window(low, high), ()
+    window = window_of(found, noise, agreed)
+    return window, unseen(name, found, window.lower, window.upper)
 
 
 def missed(found: Distribution, window: Window, mean: float, variance: float) -> float:
