@@ -21,6 +21,7 @@ __all__ = ["SETTINGS", "Fit", "Setting"]
 
 DATA_SETS = 4  # sets of covariates; responses are drawn anew in every repetition
 REACH = 4.0
+_EVENTS = 0.06  # share of ones, of a 0/1 that is mostly 0
 
 
 class Fit(NamedTuple):
@@ -45,12 +46,13 @@ class Setting:
     n, d : int
         Rows, and columns beside the intercept.
     epsilon : float
-    law : {"normal", "hard", "curved", "bent", "sharp", "careless"}
+    law : {"normal", "hard", "curved", "bent", "sharp", "careless", "events"}
         Independent normal columns and normal errors; columns correlated by 1/2, errors of t_3
         (counts: negative binomial); or normal columns, some far out, and a mean that is no line (a
         mean alone: log-normal errors); or columns of t_3, linear predictors that are no lines, and
         skewed errors whose size varies; or columns of signs and errors of a thirtieth; or columns
-        off their centre, log-normal, and mostly 0, in ranges that are thousands of times too wide.
+        off their centre, log-normal, and mostly 0, in ranges that are thousands of times too wide;
+        or normal columns and a 0/1 of which 6 % are 1, as a line says.
     matter : int
         Columns whose coefficients are not 0.
     delta : float
@@ -166,6 +168,8 @@ def _covariates(setting: Setting, seed: int, which: int) -> tuple[Array, Array, 
         slopes *= 0.9 if setting.law == "hard" else 0.5
     if setting.law == "bent":
         slopes *= 0.7
+    if setting.law == "events":
+        level, slopes = _EVENTS, 0.4 * _EVENTS * slopes
     drawn = np.append(level, slopes)
     if setting.model == "mean":
         mean = np.array([level])
@@ -199,6 +203,8 @@ def _mean(setting: Setting, x: Array, drawn: Array) -> Array:
 
 def _responses(setting: Setting, x: Array, drawn: Array, rng: np.random.Generator) -> Array:
     eta, hard = _mean(setting, x, drawn), setting.law in ("hard", "bent")
+    if setting.law == "events":
+        return (rng.uniform(size=eta.size) < eta).astype(float)
     if setting.model == "logit":
         return (rng.uniform(size=eta.size) < 1 / (1 + np.exp(-eta))).astype(float)
     if setting.model == "glm":
@@ -219,6 +225,8 @@ def _model(setting: Setting, table: Mapping[str, Array]) -> Any:
     response = dp.Numeric(-12, 12, **({"center": 0, "scale": 1.5} if setting.scaled else {}))
     if setting.law == "careless":
         column = response = dp.Numeric(-1e4, 1e4)
+    if setting.law == "events":
+        response = dp.Numeric(0, 1)
     columns = {name: column for name in table if name != "y"}
     endog = {"logit": dp.Numeric(0, 1), "glm": dp.Numeric(0, 30)}.get(setting.model, response)
     schema, formula = dp.Schema({**columns, "y": endog}), f"y ~ {' + '.join(columns)}"
@@ -252,6 +260,11 @@ def _labels() -> Iterator[Setting]:
             )
     for told in ({}, {"sparsity": 4}):
         yield Setting("ols", "label-curator-omp", "curator", 2000, 60, 1.0, "sharp", options=told)
+    for model, law in (("glm", "normal"), ("glm", "hard")):
+        yield Setting(model, "label-curator-newton", "curator", 4000, 4, 1.0, law)
+    yield Setting(
+        "ols", "label-curator-omp", "curator", 8000, 60, 4.0, "events", options={"sparsity": 4}
+    )
     yield Setting("ols", "label-lasso", "label", 4000, 60, 2.0, "hard", delta=0.0)
     yield Setting("ols", "thresholded-ols", "label", 4000, 60, 2.0, delta=0.0)
 

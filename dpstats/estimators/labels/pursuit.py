@@ -37,10 +37,10 @@ Positions = NDArray[np.intp]
 SCORE_CLIP = 1.0  # sds: clip of residuals where columns are scored
 _FIRST_CLIP = 4.0  # sds: clip of the first squares; their guess may be wrong
 _CLIP = 3.0  # sds: clip of later squares and of the start, as the step before found them
-_BOUNDED = 4.0  # sds: width of a range that is not cut, for there a clip is undone by no law
-_SEEN = 3.0  # sds: of the noise of squares, from which they are known
-_LOST = 2.0  # ratio: size that residuals have at least to what is seen of it, of equal ones
-FAR = 8.0  # sds: of residuals, clip where most responses are nearly equal
+_BOUNDED = 6.0  # sds: width of a range that is not cut, for there a clip is undone by no law
+_SEEN = 3.0  # numerical: sds of the noise of squares, from which they are known
+_LOST = 1.5  # ratio: size that residuals have at least to what is seen of it, of equal ones
+FAR = 12.0  # sds: of residuals, clip where most responses are nearly equal
 _ALONE = 0.1  # numerical: share of its variance that others leave to a column, at least
 _CONSTANT = 1e-9  # numerical: variance of a column that does not vary
 _CLEAR = 2.5  # ses: that a coefficient has to be away from 0, at least
@@ -108,7 +108,7 @@ class Pursuit:
         self._squares, self._known = self._moments.squares(), known_term(self.rows)
         self._half, self._n = self.how.interval.half, max(len(self.rows), 1)
         self.spread = self.sd = self.how.sd
-        self._least = 0.0  # size of the residuals, at least
+        self._least, self._seen = 0.0, False  # size of the residuals, at least; whether it is known
         always = [] if self.intercept is None else [self.intercept]
         start = self.how.center if always else 0.0
         self._set(np.asarray(always, dtype=np.intp), np.full(len(always), start))
@@ -143,9 +143,9 @@ class Pursuit:
         changed = float(np.square(self._fitted - self._looked).sum())
         changed = max(changed - float(np.trace(self.fit.gram @ self.fit.noise)), 0.0) / self._n
         self._looked = self._fitted
-        seen = float(squares) > _SEEN * noise.sd
+        self._seen = float(squares) > _SEEN * noise.sd
         left = math.sqrt(max(self._least**2 - changed, 0.0))
-        self._least = max(left, self.sd if seen else 0.0)
+        self._least = max(left, self.sd if self._seen else 0.0)
         unexplained = self._least > math.sqrt(float(np.var(self._fitted)))
         self.equal = self.equal or (unexplained and self._least > _LOST * self.sd)
 
@@ -203,7 +203,7 @@ class Pursuit:
         their range is narrow, and no residual is wider.
         """
         widest = 2 * self._half
-        if widest <= _BOUNDED * self.spread:
+        if self._seen and widest <= _BOUNDED * self.spread:
             return widest
         return min(FAR * self._least, widest) if self.equal else min(clips * self.sd, widest)
 

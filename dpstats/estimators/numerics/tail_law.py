@@ -24,7 +24,7 @@ _NO_TAIL = 0.85  # share: chance that there is no second part
 # number: alpha of the second part; the first only where responses are not bounded
 _POWERS = (1.5, 2.5, 4.0)
 _TWO_SIDED = 1.959964  # printed: two-sided 95 % quantile of a normal number
-_SURPRISING = 4.0  # sds: of a count above what the law with most rows has
+_SURPRISING = 4.0  # numerical: sds of a count above the law with most rows, that is no chance
 _RULED_OUT = 1e-300  # numerical: least chance of a law
 _MISFIT = 0.1  # ratio: error of a law at its best
 _ALIGNED = 0.5  # ratio: length of the mean direction of the scores beyond a clip
