@@ -127,7 +127,7 @@ _THEORY = Theory(
 
 @dataclass(frozen=True)
 class LabelNewton(LabelMethod):
-    """Least squares by scores about a rough fit, clipped by their lengths.
+    """Least squares, and counts, by scores about a rough fit, clipped by their lengths.
 
     With public rows X, ``root = (X'X)^(-1/2)`` and ``b_i = root x_i``, so that ``sum b b' = I``,
     the coefficients are ``params + root sum b_i r_i`` for the residuals r about any params: one
@@ -145,6 +145,13 @@ class LabelNewton(LabelMethod):
        is drawn there as far as its noise explains (`whole`).
     4. Squares of scores, for the sandwich.
 
+    *Counts* (with a log link). The rough fit is that of `label-curator-glm`: the mean of all
+    responses, then whitened sums of responses that are held near it. ``root`` is that of the
+    inverse of ``sum mu x x'`` there. A score about any params tells whitened sums of responses, as
+    those that params expect plus itself: in these, scores at two places are linear whatever the
+    link. They are averaged there, and the coefficients are those that expect just these sums, the
+    solution of a convex problem; where noise leaves none, a remark says so.
+
     This is the default of `Central` (`newton`) where the moments of rows are known: nothing is
     spent on them, and no curvature is in doubt.
 
@@ -159,7 +166,8 @@ class LabelNewton(LabelMethod):
     *Covariance.* ``root [M n/(n-d) + (s^2 + rho^2 E(C)^2 / d) I + B B'] root``: M the squares of
     clipped scores, s^2 the known variance of noise, rho = 3/4 the length of the mean direction of
     long scores, and B what is extrapolated of what clips leave out, from where the outer part
-    leans.
+    leans. Of counts B is no shorter than that lean, or than what as many scores as are counted
+    beyond C add, and in the place of the outer ``root`` is ``(sum mu x x')^-1 root^-1``.
 
     *Limits.* Where a handful of rows carries the answer no clip is honest and narrow: a remark says
     so.
@@ -217,7 +225,7 @@ class LabelNewton(LabelMethod):
 
 
 def _shares(design: Design, privacy: LabelOnly, options: Options) -> dict[str, float]:
-    """Of all questions; nothing is asked about the scale where a clip is given."""
+    """Of all questions; none is about the scale where a clip is given, or of counts."""
     before = {} if design.family == GAUSSIAN else {LEVEL: _LEVEL}
     before |= {PILOT: _PILOT, "lengths": _LENGTHS}
     before |= {f"beyond {k + 1}": _BEYOND for k in range(COUNTS)}
@@ -228,7 +236,8 @@ def _shares(design: Design, privacy: LabelOnly, options: Options) -> dict[str, f
         for part, of_it in (("inner", inner), ("outer", 1 - inner))
     }
     aside = {**before, **scores, "meat": _MEAT}
-    return with_scale(aside, design, privacy, options.get("clip") is None, tails=False)
+    find = design.family == GAUSSIAN and options.get("clip") is None
+    return with_scale(aside, design, privacy, find, tails=False)
 
 
 def _inner(d: int) -> float:
