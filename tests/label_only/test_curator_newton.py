@@ -267,6 +267,7 @@ def test_counts_of_few_rows_and_other_families_have_another_method() -> None:
     assert model.plan(privacy).method == "label-curator-glm"
     (text,) = model.plan(privacy, method="label-curator-newton").warnings
     assert "how long scores are" in text
+    assert "'label-curator-glm' errs less" in text
     other = dp.glm("y ~ x + z", counts(0, 1_000), COUNTS, family="poisson", link="identity")
     with pytest.raises(OptionError, match="counts with a log link"):
         other.plan(privacy, method="label-curator-newton")

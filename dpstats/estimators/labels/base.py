@@ -89,8 +89,8 @@ class LabelMethod(Method):
         raise OptionError(
             f"method={self.name!r} randomises responses on their devices and needs no curator: ask "
             f"for LabelOnly(epsilon={privacy.epsilon:g}). With a curator there are "
-            "'label-curator', for ols and mean, 'label-curator-omp', for sparse ols, and "
-            "'label-curator-glm', for logit and glm."
+            "'label-curator-newton', for ols and counts, 'label-curator', for ols and mean, "
+            "'label-curator-omp', for sparse ols, and 'label-curator-glm', for logit and glm."
         )
 
     @abstractmethod

@@ -213,7 +213,7 @@ class LabelNewton(LabelMethod):
         if design.family != GAUSSIAN:
             how = replace(how, sd=math.sqrt(2.0))  # of log means
         plan = expect_labels(plan, design, *parts(used), how, errors)
-        return replace(plan, warnings=(*plan.warnings, *_unreadable(plan, found)))
+        return replace(plan, warnings=(*plan.warnings, *_unreadable(plan, found, self.otherwise)))
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for a rough fit and the clip, for scores, and for what standard errors need."""
@@ -245,7 +245,7 @@ def _inner(d: int) -> float:
     return 1 / (1 + math.sqrt(omitted(d)))
 
 
-def _unreadable(plan: Plan, scores: PublicScores) -> tuple[str, ...]:
+def _unreadable(plan: Plan, scores: PublicScores, otherwise: str) -> tuple[str, ...]:
     """Where noise hides how many scores are how long."""
     hidden = plan.noise(scores.by_length(np.arange(2.0)), "lengths").sd / (
         _READABLE[scores.link.link] * plan.n
@@ -254,7 +254,7 @@ def _unreadable(plan: Plan, scores: PublicScores) -> tuple[str, ...]:
         return ()
     return (
         f"Noise hides how long scores are at n={plan.n:,} and epsilon={plan.privacy.epsilon:g}: "
-        f"method='label-curator' errs less. About n={round_up(hidden * plan.n):,} rows, or epsilon="
+        f"method={otherwise!r} errs less. About n={round_up(hidden * plan.n):,} rows, or epsilon="
         f"{hidden * plan.privacy.epsilon:.2g} at this n, suffice.",
     )
 
