@@ -15,6 +15,7 @@ from dpstats.accounting import Gaussian, Laplace, Selection
 from dpstats.design import PublicDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.labels.curator_sparse import LabelCuratorOMP
+from dpstats.estimators.labels.pursuit import FAR, Pursuit
 from dpstats.holders import Labels, labels
 from dpstats.holders.labels import held
 from dpstats.mechanisms.noise import SafeNoise
@@ -403,3 +404,14 @@ def test_where_few_errors_are_left_nothing_is_said() -> None:
         noisy = y + size * rng.standard_t(4, size=y.size)
         made = of_columns(x, np.clip(noisy, -high, high), high, -high)
         assert not made.fit(privacy, sparsity=3, noise=dp.SeededNoise(2)).estimate.remarks
+
+
+def test_where_the_size_of_residuals_is_not_known_clips_are_still_clips() -> None:
+    """Responses that were taken to be equal in one round, of which a later one sees nothing."""
+    pursuit = object.__new__(Pursuit)
+    vars(pursuit).update(equal=True, _least=0.0, sd=0.1, spread=1.0, _half=50.0, _seen=False)
+    assert pursuit._bound(1.5) == pytest.approx(FAR * 0.1)
+    vars(pursuit).update(_least=0.5)
+    assert pursuit._bound(1.5) == pytest.approx(FAR * 0.5)
+    vars(pursuit).update(equal=False)
+    assert pursuit._bound(1.5) == pytest.approx(0.15)

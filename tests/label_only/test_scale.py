@@ -9,11 +9,12 @@ import pytest
 
 import dpstats as dp
 from dpstats.estimators.labels.curator import LabelCurator
-from dpstats.estimators.labels.scale import PURPOSES
+from dpstats.estimators.labels.scale import ASTRAY, PURPOSES
 from dpstats.queries.label_cells import LabelAstray
 from dpstats.queries.labels import Interval
 
 N = 10_000
+SCALE = PURPOSES.keys() - {ASTRAY}  # questions for the scale of the response
 PURE, GAUSS = (dp.LabelOnly(1.0, delta, curator=True) for delta in (0.0, 1e-6))
 GOOD = dp.Numeric(0, 1e6, center=200, scale=21)
 SE = {"x": 0.003, "z": 0.03}  # of the fit without privacy
@@ -127,13 +128,13 @@ def test_what_was_found_is_released_saved_and_near_the_truth(tmp_path: Any) -> N
 @pytest.mark.parametrize("privacy", [PURE, GAUSS], ids=["pure", "gaussian"])
 def test_it_is_asked_where_it_pays_and_costs_what_was_asked(privacy: Any) -> None:
     plan = model(dp.Numeric(0, 1e6)).plan(privacy)
-    assert slots(plan) >= {*PURPOSES}
+    assert slots(plan) >= SCALE
     assert plan.cost[0] == pytest.approx(1.0, rel=1e-6)
-    assert not slots(model(GOOD).plan(privacy)) & {*PURPOSES}
-    assert not slots(model(dp.Numeric(0, 1e6)).plan(privacy, clip=50.0)) & {*PURPOSES}
-    assert not slots(model(dp.Numeric(0, 1e6), n=200).plan(privacy)) & {*PURPOSES}
+    assert not slots(model(GOOD).plan(privacy)) & SCALE
+    assert not slots(model(dp.Numeric(0, 1e6)).plan(privacy, clip=50.0)) & SCALE
+    assert not slots(model(dp.Numeric(0, 1e6), n=200).plan(privacy)) & SCALE
     levels = dp.ols("y ~ x", {"x": rows(0)["x"], "y": rows(0)["z"] > 0}, dp.Schema(y=dp.Boolean()))
-    assert not slots(levels.plan(privacy)) & {*PURPOSES}
+    assert not slots(levels.plan(privacy)) & SCALE
 
 
 def test_a_well_declared_range_costs_little() -> None:
@@ -186,3 +187,32 @@ def test_marks_are_counted_exactly_and_one_response_moves_two_counts() -> None:
             for b in (0.0, 1.0, 2.0)
         ]
         assert max(moves) == pytest.approx(query.sensitivity())
+
+
+@pytest.mark.parametrize(
+    ("method", "make", "how"),
+    [
+        ("label-curator-newton", dp.poisson, {}),
+        ("label-curator-glm", dp.poisson, {}),
+        ("label-curator-glm", dp.logit, {}),
+        ("label-curator-omp", dp.ols, {"sparsity": 1}),
+        ("label-curator-omp", dp.ols, {"sparsity": 1, "inference": "split"}),
+    ],
+)
+def test_every_fit_of_a_curator_counts_what_was_moved(method: str, make: Any, how: Any) -> None:
+    """A tenth of counts is above the range; of answers a tenth is missing."""
+    rng = np.random.default_rng(3)
+    x, z = rng.normal(size=(2, N))
+    if make is dp.logit:
+        y, declared, kind = (rng.random(N) < 0.4).astype(float), dp.Boolean(), "share missing"
+        y[: N // 10] = np.nan
+    else:
+        y, declared, kind = rng.poisson(2.0, N).astype(float), dp.Numeric(0, 8), "share outside"
+        y[: N // 10] = 12.0
+    model = make("y ~ x + z", {"x": x, "z": z, "y": y}, dp.Schema(y=declared))
+    for privacy in (GAUSS, PURE):
+        fit = model.fit(privacy, method=method, noise=dp.SeededNoise(1), **how)
+        assert fit.plan.cost[0] == pytest.approx(1.0, rel=1e-6)
+        assert fit.released[kind]["y"] == pytest.approx(0.1, abs=0.03)
+        (said,) = (r for r in fit.estimate.remarks if "of 'y' were" in r)
+        assert ("missing" if make is dp.logit else "outside the declared range") in said

@@ -19,7 +19,6 @@ from dpstats.estimators.labels.base import (
     label_plan,
 )
 from dpstats.estimators.labels.scale import (
-    ASTRAY,
     PURPOSES,
     TAILS,
     beyond,
@@ -62,7 +61,6 @@ Array = NDArray[np.float64]
 _SHARES = {"sums": 0.90, "scale": 0.04, "meat": 0.06}
 _LITTLE = 1.5  # ratio: of standard errors, up to which the declared range is kept
 _PURPOSES = {
-    ASTRAY: "responses that are outside of what is declared, or missing",
     TAILS: "responses beyond the clip, and beyond wider ones",
     **PURPOSES,
     "sums": "whitened sums of responses, for the coefficients",

@@ -29,6 +29,7 @@ from dpstats.estimators.labels.rounds import (
     RoundFacts,
     unclipped_square,
 )
+from dpstats.estimators.labels.scale import PURPOSES, counted, with_scale
 from dpstats.estimators.labels.sums import BalancedRows, Leverages, events, label_norm, mixed
 from dpstats.estimators.numerics.huber import MEAT_CLIP
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expect_labels, slopes
@@ -59,6 +60,7 @@ _BINARY = {"sums": 1.0}  # numerical: shares of the budget for a yes or no
 # budget: of the five questions about numbers
 _SHARES = {"level": 0.04, "pilot": 0.15, "scale": 0.05, "sums": 0.70, "meat": 0.06}
 _PURPOSES = {
+    **PURPOSES,
     "level": "mean of the responses, for the first intervals",
     "pilot": "whitened sums of responses, for a first rough fit",
     "scale": "squared residuals of the rough fit, for the second intervals",
@@ -88,7 +90,8 @@ _THEORY = Theory(
         "be replaced by another. Whitened sums of responses, with L2 (Laplace: L1) sensitivity the "
         "largest width of a response's public interval times the norm of its public row; for "
         "numeric responses also their mean, a first such sum, and two sums of clipped squared "
-        "residuals, with sensitivity the largest clip^2 times the row's norm squared. Composed by "
+        "residuals, with sensitivity the largest clip^2 times the row's norm squared; counts of "
+        "responses outside of what is declared (sqrt(2); L1: 2). Composed by "
         "their privacy losses."
     ),
     assumptions=(
@@ -160,7 +163,8 @@ class LabelCuratorGLM(LabelMethod):
                 "clipped one is no probability. Leave the clip out."
             )
         how = glm_responses(design, privacy, options, inverse)
-        shares = _BINARY if design.family == BINOMIAL else _SHARES
+        aside = _BINARY if design.family == BINOMIAL else _SHARES
+        shares = with_scale(aside, design, privacy, find=False, tails=False)
         made = events(shares, privacy, privacy.epsilon)
         mechanisms = tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in made.items())
         plan = label_plan(self, design, privacy, how, mechanisms, {})
@@ -180,6 +184,7 @@ class LabelCuratorGLM(LabelMethod):
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the sums, solve, and ask for what standard errors need."""
+        moved, warned = counted(holder, design)
         how = Responses.of(plan, design)
         rounds = round_facts(plan, design, how)
         binary = design.family == BINOMIAL
@@ -200,13 +205,16 @@ class LabelCuratorGLM(LabelMethod):
         cov = back @ meat @ back.T + noise + np.diag(made.doubt)
         released = {
             **how.options(),
+            **moved,
             **({} if spread is None else {"dispersion": spread.size}),
             "largest leverage": made.largest_leverage,
             WEIGHTED_DOWN: made.lost,
         }
+        bent = () if binary or made.lost <= _LOST else (_BENT.format(made.lost),)
         sound = found and bool(np.isfinite(cov).all())
         if not (sound and meaningful(rounds.link, equations.eta(params), how.interval)):
-            return no_solution(params, n, "noisy sums", released)
+            none = no_solution(params, n, "noisy sums", released)
+            return replace(none, remarks=(*warned, *none.remarks))
         return CoefficientEstimate(
             params,
             cov,
@@ -215,7 +223,7 @@ class LabelCuratorGLM(LabelMethod):
             released,
             robust=not binary,
             of_these_rows=binary,
-            remarks=() if binary or made.lost <= _LOST else (_BENT.format(made.lost),),
+            remarks=(*warned, *bent),
         )
 
 

@@ -30,7 +30,7 @@ from dpstats.estimators.labels.public_scores import (
     far_share,
 )
 from dpstats.estimators.labels.rough import LEVEL, PILOT, rough_fit, round_facts
-from dpstats.estimators.labels.scale import ASTRAY, PURPOSES, counted, found_scale, with_scale
+from dpstats.estimators.labels.scale import PURPOSES, counted, found_scale, with_scale
 from dpstats.estimators.labels.sums import (
     Leverages,
     deviation,
@@ -86,7 +86,6 @@ _LEANING = 2.0  # wording: length of what was extrapolated, in sds of noise
 _READABLE = {"identity": 0.02, "log": 0.01}
 _CARRIED = 0.4  # wording: share of what tells a coefficient, in rows that counts may hide
 _PURPOSES = {
-    ASTRAY: "responses that are outside of what is declared, or missing",
     **PURPOSES,
     LEVEL: "mean of the responses, for the first intervals",
     PILOT: "whitened sums of responses, for a first rough fit",

@@ -18,6 +18,7 @@ from dpstats.estimators.guesses import round_up
 from dpstats.estimators.labels.base import LabelMethod, covariates_of, label_plan
 from dpstats.estimators.labels.curator import LabelCurator
 from dpstats.estimators.labels.pursuit import FAR, SCORE_CLIP, Pursuit
+from dpstats.estimators.labels.scale import ASTRAY, PURPOSES, counted, counting
 from dpstats.estimators.numerics.lasso import sizes_of, universal
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, responses
 from dpstats.estimators.selection import (
@@ -69,7 +70,8 @@ _THEORY = Theory(
         "be replaced by another. Choices of k columns are exponential mechanisms on scores of "
         "L-infinity sensitivity 2 C (residuals clipped at C, entries of columns at 1); sums over "
         "whitened rows b of residuals clipped at C have L2 (Laplace: L1) sensitivity "
-        "2 C max ||b||, and squares C^2. The accountant composes both kinds."
+        "2 C max ||b||, squares C^2, and counts of responses outside of what is declared sqrt(2) "
+        "(L1: 2). The accountant composes both kinds."
     ),
     assumptions=(
         LINEAR,
@@ -149,7 +151,8 @@ class LabelCuratorOMP(LabelMethod):
         split, n = inference == "split", len(covariates_of(design))
         how = responses(design, privacy, options)
         picks = _picks(design, privacy, n // 2 if split else n, sizes_of(asked))
-        mechanisms = _mechanisms(_asks(design, picks), privacy, int(split))
+        aside = 0.0 if split else counting(privacy, n)  # the second half counts its own
+        mechanisms = _mechanisms(_asks(design, picks, aside), privacy, int(split))
         if split:
             mechanisms += _second_half(design, privacy, n, options)
         kept = {
@@ -164,6 +167,7 @@ class LabelCuratorOMP(LabelMethod):
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Choose and fit in rounds, drop what noise explains, and fit the rest."""
         split = plan.options["inference"] == "split"
+        moved, warned = ({}, ()) if split else counted(holder, design)
         rows, how = covariates_of(design), Responses.of(plan, design)
         picks = tuple(plan.options["picks"])
         asked = rows.part(holder.half(1)) if split else rows
@@ -180,10 +184,15 @@ class LabelCuratorOMP(LabelMethod):
             cov=nothing,
             cov_privacy=nothing.copy(),
             nobs=float(len(rows)),
-            released={**how.options(), "residual sd": pursuit.sd, "response sd": pursuit.spread},
+            released={
+                **how.options(),
+                **moved,
+                "residual sd": pursuit.sd,
+                "response sd": pursuit.spread,
+            },
             support=tuple(int(j) for j in found.columns),
             inference=INFERENCE,
-            remarks=_NEARLY_EQUAL if pursuit.equal else (),
+            remarks=(*warned, *(_NEARLY_EQUAL if pursuit.equal else ())),
         )
 
 
@@ -223,12 +232,14 @@ def _picks(
     return per_round(total, _ROUNDS, 1 / _ROUNDS)
 
 
-def _asks(design: Design, picks: Sequence[int]) -> list[Request]:
+def _asks(design: Design, picks: Sequence[int], aside: float) -> list[Request]:
     start = _SCALE * (design.standardization.intercept is not None)
     steps = len(picks) + _MORE_STEPS
-    left = 1 - start - _FIRST_SCALE - _SCALE * (steps - 1) - _CHOICES
+    left = 1 - aside - start - _FIRST_SCALE - _SCALE * (steps - 1) - _CHOICES
     growth = _GROWTH ** np.arange(steps)
-    asks = [Request("start", start, "a start for the intercept")] if start else []
+    asks = [Request(ASTRAY, aside, PURPOSES[ASTRAY])] if aside else []
+    if start:
+        asks.append(Request("start", start, "a start for the intercept"))
     for t in range(steps):
         share = _SCALE if t else _FIRST_SCALE
         asks.append(Request(f"scale {t + 1}", share, "size of the residuals, for the clip"))

@@ -185,7 +185,7 @@ class Pursuit:
         low = LazyRows(n, lambda part: fitted[part] - bound)
         high = LazyRows(n, lambda part: fitted[part] + bound)
         query = HeldSums(self.how.interval, rows, low, high, label_norm(pure))
-        sd = self._least if self.equal else self.sd
+        sd = self._size
         clips = bound / sd
         slope = float(unclipped(clips))
         sums, noise = self.holder.ask(query, slot)
@@ -205,7 +205,12 @@ class Pursuit:
         widest = 2 * self._half
         if self._seen and widest <= _BOUNDED * self.spread:
             return widest
-        return min(FAR * self._least, widest) if self.equal else min(clips * self.sd, widest)
+        return min((FAR if self.equal else clips) * self._size, widest)
+
+    @property
+    def _size(self) -> float:
+        """Of residuals: as seen, or, where clips cut most of them off, at least."""
+        return max(self._least, self.sd) if self.equal else self.sd
 
     # -- state ---------------------------------------------------------------------------------
 

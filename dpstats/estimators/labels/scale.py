@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-__all__ = ["ASTRAY", "PURPOSES", "TAILS", "beyond", "counted", "found_scale", "with_scale"]
+__all__ = [
+    "ASTRAY",
+    "PURPOSES",
+    "TAILS",
+    "beyond",
+    "counted",
+    "counting",
+    "found_scale",
+    "with_scale",
+]
 
 _STAGES = (0.375, 0.375, 0.25)  # share: of what is spent on the scale, for each stage
 _NOISE = 0.03  # ratio: noise of a cell to the rows, in the first stage
@@ -45,8 +54,11 @@ _WIDER, _RUNGS = 2.0, 6  # ratio: of each clip that is tried to the one before; 
 _LAPLACE = 2.0  # ratio: of the quantile of Laplace noise to the normal one, at one in a million
 _SLOTS = tuple(f"place {k + 1}" for k in range(len(_STAGES)))
 PURPOSES = dict.fromkeys(_SLOTS, "centre and scale of the response, which nobody declared")
-PURPOSES |= {"spread": "second moment of the response around its centre"}
 ASTRAY, TAILS = "astray", "tails"
+PURPOSES |= {
+    "spread": "second moment of the response around its centre",
+    ASTRAY: "responses that are outside of what is declared, or missing",
+}
 
 
 def _share(design: Design, privacy: LabelOnly, n: int) -> float:
@@ -83,7 +95,7 @@ def with_scale(
     """
     n = len(covariates_of(design))
     share = _share(design, privacy, n) if find else 0.0
-    first = {ASTRAY: _counting(privacy, n)}
+    first = {ASTRAY: counting(privacy, n)}
     if share:
         first |= {slot: share * part for slot, part in zip(_SLOTS, _STAGES, strict=True)}
         first["spread"] = _SPREAD
@@ -93,7 +105,7 @@ def with_scale(
     return first | {slot: left * part for slot, part in shares.items()}
 
 
-def _counting(privacy: LabelOnly, n: int) -> float:
+def counting(privacy: LabelOnly, n: int) -> float:
     """Share of the budget at which noise hides no share of responses astray that is to be said."""
     pure = privacy.delta == 0
     query = LabelAstray(Interval(-1.0, 1.0), label_norm(pure))

@@ -219,7 +219,7 @@ class WindowCorrelation(_Products):
 
     def _scored(self, place: int, found: Distribution, noise: float) -> ScoredColumn:
         """Values held to a window."""
-        window, _ = mean_window("", found, noise, agreed=True)
+        window = mean_window(found, noise, agreed=True)
         return ScoredColumn.window(place, window.lower, window.upper)
 
     def _wobble(self, scored: Sequence[ScoredColumn], found: Sequence[Distribution]) -> Array:

@@ -15,7 +15,7 @@ from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
-from dpstats.estimators.central.descriptive.window import Window, mean_window
+from dpstats.estimators.central.descriptive.window import Window, mean_window, unseen
 from dpstats.estimators.columns import checked_pair, factor_of
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.sources import DONG, FICHTENBERGER, WELCH
@@ -178,9 +178,10 @@ class GroupMeans(_ByGroup, CountingMethod[GroupMeansEstimate]):
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> GroupMeansEstimate:
         """Ask for the distribution function, and for sums in the window that it says."""
         found = self._asked(holder, design)
-        window, remarks = mean_window(design.names[0], found, self._sums_noise(plan))
+        window = mean_window(found, self._sums_noise(plan))
         scored = ScoredColumn.window(0, window.lower, window.upper)
         made = self._means(holder, design, scored, window)
+        remarks = unseen(design.names[0], found, window.lower, window.upper)
         return replace(made, remarks=(*made.remarks, *remarks))
 
 
@@ -243,13 +244,14 @@ class WelchTest(_TwoGroups):
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> DifferenceEstimate:
         """As for means of groups; the difference is of the second level less the first."""
         found = self._asked(holder, design)
-        window, remarks = mean_window(design.names[0], found, self._sums_noise(plan))
+        window = mean_window(found, self._sums_noise(plan))
         scored = ScoredColumn.window(0, window.lower, window.upper)
         made = self._means(holder, design, scored, window)
         sampling, noise = (made.half**2 * part for part in made.variances)
         means = made.centre + made.half * made.means
         allowed = made.allowance**2
         lost = np.isin([0, 1], made.hidden) * made.half**2
+        remarks = unseen(design.names[0], found, window.lower, window.upper)
         return DifferenceEstimate(
             names=plan.parameters,
             values=np.array([means[1] - means[0], *means]),

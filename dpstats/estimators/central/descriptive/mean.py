@@ -15,7 +15,7 @@ from dpstats.estimators.bounds import MEAN_LOWER, rates
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
-from dpstats.estimators.central.descriptive.window import mean_window
+from dpstats.estimators.central.descriptive.window import mean_window, unseen
 from dpstats.estimators.central.location import (
     MOST_CELLS,
     Clip,
@@ -260,11 +260,11 @@ def _window(
     """Where noise and the effect of holding values to it are least, and what it may leave out."""
     response = np.array([len(design.names)])
     (found,) = passes.ask_distributions(holder, design, [_SLOT], response)
-    assert design.endog is not None
-    noise = relative_noise(plan, facts.rows)
-    window, remarks = mean_window(design.endog.name, found, noise)
+    window = mean_window(found, relative_noise(plan, facts.rows))
     if not window.tails:
-        return Clip(facts.lower, facts.upper), remarks
+        return Clip(facts.lower, facts.upper), ()
+    assert design.endog is not None
+    remarks = unseen(design.endog.name, found, window.lower, window.upper)
     centre, scale = design.standardization.y_center, design.standardization.y_scale
     lower, upper = ((end - centre) / scale for end in (window.lower, window.upper))
     return Clip(lower, upper, bias=window.mean / scale), remarks

@@ -128,19 +128,16 @@ def window_of(found: Distribution, noise: float, agreed: bool = False) -> Window
     return best[1]
 
 
-def mean_window(
-    name: str, found: Distribution, noise: float, agreed: bool = False
-) -> tuple[Window, tuple[str, ...]]:
-    """The window of a mean, and what is to be said of what it may leave out.
+def mean_window(found: Distribution, noise: float, agreed: bool = False) -> Window:
+    """The window of a mean.
 
     Where too few rows have another value than the others for a tail to be seen, it is the declared
     range: few events may carry the mean, and nothing would say that a window cuts them off.
     """
     low, high, tail = float(found.edges[0]), float(found.edges[-1]), _CLEAR * seen_tail(found)
     if found.quantile(1 - tail) - found.quantile(tail) <= columns.DEEPEST * (high - low):
-        return Window(low, high), ()
-    window = window_of(found, noise, agreed)
-    return window, unseen(name, found, window.lower, window.upper)
+        return Window(low, high)
+    return window_of(found, noise, agreed)
 
 
 def missed(found: Distribution, window: Window, mean: float, variance: float) -> float:
