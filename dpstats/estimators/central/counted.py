@@ -25,10 +25,8 @@ __all__ = ["ASTRAY", "CountingMethod", "counted_plan", "is_known"]
 AnyEstimate = TypeVar("AnyEstimate", bound=Estimate)
 
 ASTRAY = "astray"
-# budget: counting values that are outside of what is declared, at least and at most
-_LEAST, _MOST = 0.004, 0.03
-# budget: the same as a share of epsilon, where noise is Laplace noise
-_PURE_LEAST, _PURE_MOST = 0.01, 0.03
+_LEAST, _MOST = 0.004, 0.03  # budget: counting values outside of what is declared, least and most
+_PURE_LEAST, _PURE_MOST = 0.01, 0.03  # budget: the same, of epsilon, where noise is Laplace noise
 _APART = 30  # wording: inputs that are counted one by one
 _MANY = 0.05  # wording: share of values astray that is said
 _UNTOLD = 0.07  # wording: share of values astray, from which on it is said that noise hides it

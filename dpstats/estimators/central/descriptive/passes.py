@@ -47,12 +47,7 @@ NORMAL = (  # what the plan of a mean and a standard deviation presumes
 )
 
 _FOCUS = 1024  # numerical: cells of a second pass inside of what the first found of its quantiles
-_DOUBTS = (
-    0.5,
-    0.1,
-    0.01,
-    1e-4,
-)  # numerical: odds that a quantile is outside of each nested interval
+_DOUBTS = (0.5, 0.1, 0.01, 1e-4)  # numerical: odds that a quantile is outside nested intervals
 _RANKS = 256  # numerical: cells of a second pass that reads ranks
 _OUTER = 64  # numerical: cells of a second pass in each part of the range outside
 # wording: share of the rows, noise of a count above which windows may be those of noise, after two

@@ -27,11 +27,9 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# ratio: half of the rows to the noise in a count, below which nothing says where they are
-_PLACED = 1.2
+_PLACED = 1.2  # ratio: half of the rows to the noise in a count, at least, to say where they are
 _SEEN = 3.0  # ratio: values in a tail to the noise in their count, from which it is believed
-# ratio: distance of a tail that is doubted to that of a larger one; ratio: their rows
-_FAR, _SURER = 8.0, 4 / 3
+_FAR, _SURER = 8.0, 4 / 3  # ratio: distance of a doubted tail to a larger one's; ratio: their rows
 _MOST = 0.125  # share: of the values in the tail that is read of the distribution, at most
 _RATIO = 1.25  # ratio: of distances between quantiles whose tails are half as large; normal below 1
 _OCTAVES = 10  # numerical: times that a tail may be halved beyond what is seen

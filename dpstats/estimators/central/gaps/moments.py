@@ -34,8 +34,7 @@ _LENGTHS = np.geomspace(2.0**-16, 1.0, 65)  # numerical: among which it is sough
 _LEAST_SEEN = 0.02  # share: of rows in which two covariates were observed, at least
 _DOUBT = 2.0  # wording: noises above which two covariates are taken to be observed together
 _LEAST, _BLURRED = 0.02, 0.7  # numerical: least of second moments; and their noise, times this
-# numerical: largest second moment in squared units; least square of a unit, in squared scales
-_MOST, _LEAST_UNIT = 1e3, 1e-3
+_MOST, _LEAST_UNIT = 1e3, 1e-3  # numerical: second moment, at most; square of a unit, at least
 _FAINTEST = 1e-3  # numerical: least second moment along a direction of whitened rows
 # numerical: eigenvalues of second moments by which a question may complete rows, and some room
 _LIMITS = (2e-6, 5e5)
