@@ -22,7 +22,7 @@ from dpstats.protocol import LabelHolder
 from dpstats.queries.column_scores import ColumnScores
 from dpstats.queries.label_held import HeldSums
 from dpstats.queries.labels import SquaredResiduals
-from dpstats.tall import LazyRows, gram, mean, times, vector
+from dpstats.tall import LazyRows, cross, gram, mean, times, vector
 
 if TYPE_CHECKING:
     from dpstats.design import PublicRows
@@ -181,15 +181,18 @@ class Pursuit:
         multiplier = self.plan.noise_multiplier(slot) * deviation(pure)
         unit = 2 * reach(rows, pure) * multiplier
         bound = self._bound(efficient_clip(unit**2) if clip is None else clip)
-        fitted, n = self._fitted, (len(self.rows),)
-        low = LazyRows(n, lambda part: fitted[part] - bound)
-        high = LazyRows(n, lambda part: fitted[part] + bound)
-        query = HeldSums(self.how.interval, rows, low, high, label_norm(pure))
+        fitted, n, within = self._fitted, (len(self.rows),), self.how.interval
+        at = LazyRows(n, lambda part: np.clip(fitted[part], within.low, within.high))
+        low = LazyRows(n, lambda part: np.maximum(at[part] - bound, within.low))
+        high = LazyRows(n, lambda part: np.minimum(at[part] + bound, within.high))
+        query = HeldSums(within, rows, low, high, label_norm(pure))
+        middle = query.middle
         sd = self._size
         clips = bound / sd
         slope = float(unclipped(clips))
         sums, noise = self.holder.ask(query, slot)
-        params = params + root @ sums / slope
+        away = LazyRows(n, lambda part: middle[part] - fitted[part])
+        params = params + root @ (sums + cross(rows, away)) / slope
         square = root @ root / slope**2
         sampling = float(clipped_square(clips)) * sd**2 * square
         self._set(columns, params, sampling, noise.sd**2 * square)
