@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence, Set
 from enum import Enum
 from numbers import Integral, Real
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 _LONGEST = 200  # wording: characters of an argument that an error quotes
 _MOST = 8  # wording: entries of a list that it quotes
@@ -91,6 +91,18 @@ class DPStatsWarning(UserWarning):
 
 class FeasibilityWarning(DPStatsWarning):
     """The plan expects an answer too noisy to use, or an interval that may not cover."""
+
+
+class EstimationWarning(DPStatsWarning):
+    """What a fit released says that its answer is in doubt; `results` is the fit, as it was paid.
+
+    The text is that of `Results.warnings`, which is above the coefficients, too. Where warnings are
+    made errors nothing is lost: the results come with it.
+    """
+
+    def __init__(self, message: str, results: Any = None) -> None:
+        super().__init__(message)
+        self.results = results
 
 
 class ExtrapolationWarning(DPStatsWarning):

@@ -14,7 +14,7 @@ from typing import Any
 from dpstats.cli.arguments import add_answer, add_model, add_privacy, model_of
 from dpstats.cli.commands import describe, fit, mean, plan, review, show_ledger, template
 from dpstats.cli.demo import demo
-from dpstats.errors import DPStatsError
+from dpstats.errors import DPStatsError, EstimationWarning
 from dpstats.federated.commands import add_commands
 from dpstats.text import plain
 from dpstats.version import VERSION
@@ -33,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warned
+            warnings.simplefilter("ignore", EstimationWarning)  # tables have them on top
             command(arguments)
         sys.stdout.flush()
     except DPStatsError as error:

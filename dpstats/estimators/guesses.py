@@ -42,9 +42,11 @@ _COLUMNS = (
     "Columns are as spread as a uniform law on their declared range (standard deviation 1 in "
     "declared scales) and uncorrelated."
 )
-_NARROWER = (
-    " The wider a range without scale=, the smaller the errors that are planned, not those that "
-    "come out: of a column k times narrower than that they are up to k^2 times as large."
+_NARROWER = 10.0  # wording: sd of a uniform law on a range to a column's, at the upper end
+_OPEN = (
+    " sd() is the standard deviation of a column without a declared scale: at the lower end it is "
+    f"that of such a law, at the upper a {_NARROWER:g}th of it. Declare scale= to have errors in "
+    "your units."
 )
 _RESPONSE = (
     "The residual standard deviation is a quarter of the response's half-range (the declared "
@@ -95,7 +97,7 @@ def guess(design: Design) -> Guess:
     # Two standard deviations of the squared norm, as spread as that of uniform columns, above it.
     squared = float(np.trace(gram)) + 2 * math.sqrt(float(np.sum(spread**2)))
     bound = response_bound(design)
-    narrower = _NARROWER if any(place < len(low) for place in design.unscaled) else ""
+    narrower = _OPEN if any(place < len(low) for place in design.unscaled) else ""
     return Guess(
         gram=gram,
         radius=min(math.sqrt(squared), float(design.norm_bound)),
@@ -169,15 +171,29 @@ def with_resolution(plan: Plan, condition: float) -> Plan:
 
 
 def with_errors(plan: Plan, design: Design, privacy: Array, rest: Array) -> Plan:
-    """The plan with its expected standard errors, from guessed covariances of shape (d, d)."""
-    zero = np.zeros(len(plan.names))
+    """The plan with its expected standard errors, from guessed covariances of shape (d, d).
+
+    Of a column without a declared scale the error is in units of its standard deviation, which
+    nobody knows: of one k times narrower than it was taken to be, noise makes it k times as large.
+    """
+    zero, free = np.zeros(len(plan.names)), [j for j in design.unscaled if j < len(plan.names)]
     noise, total = (
         np.diag(design.standardization.to_user(zero, cov)[1]) for cov in (privacy, privacy + rest)
     )
+    errors, most = np.sqrt(total), np.ones(len(plan.names))
+    plan = replace(plan, privacy_share=float(np.sum(noise) / np.sum(total)))
+    if not free:
+        return replace(plan, predicted_se=tuple(map(float, errors)))
+    lower, upper = design.bounds[free].T
+    errors[free] *= (upper - lower) / math.sqrt(12)
+    most[free] = _NARROWER
     return replace(
         plan,
-        predicted_se=tuple(float(v) for v in np.sqrt(total)),
-        privacy_share=float(np.sum(noise) / np.sum(total)),
+        predicted_se=tuple(map(float, errors * np.sqrt(most))),
+        predicted_range=tuple(zip(map(float, errors), map(float, errors * most), strict=True)),
+        predicted_units=tuple(
+            f"/sd({name})" if j in free else "" for j, name in enumerate(plan.names)
+        ),
     )
 
 

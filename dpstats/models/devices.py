@@ -28,7 +28,7 @@ from dpstats.holders.collector import MessageCollector, ReceivedMessages
 from dpstats.holders.device import Device
 from dpstats.holders.wire import HEADER_BYTES
 from dpstats.mechanisms.noise import Noise, SafeNoise
-from dpstats.models.door import concluded
+from dpstats.models.door import concluded, warned_of
 from dpstats.models.saved_arrays import archive_in, array_of, moments_of
 from dpstats.protocol import DeviceQuestion, Plan
 from dpstats.queries import CellMessage, MomentMessage
@@ -312,6 +312,11 @@ class Collector:
         ------
         OptionError
             If a round is missing or has no message.
+
+        Warns
+        -----
+        EstimationWarning
+            What messages tell of the fit. It carries the results.
         """
         self._check_answered()
         if self.round < self.rounds:
@@ -321,7 +326,7 @@ class Collector:
             )
         received = ReceivedMessages(self.plan, self._collectors, self._public)
         plan = replace(self.plan, n=self.accepted)
-        return concluded(self._method, received, self.design, plan)
+        return warned_of(concluded(self._method, received, self.design, plan), stacklevel=3)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file: an ``.npz`` archive, replaced at once, without pickles."""

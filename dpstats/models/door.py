@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger, LedgerState
 from dpstats.design import Design, Source
-from dpstats.errors import DataError, FeasibilityWarning, OptionError
+from dpstats.errors import DataError, EstimationWarning, FeasibilityWarning, OptionError
 from dpstats.holders import (
     Clients,
     Curator,
@@ -26,6 +26,7 @@ from dpstats.holders import (
     ResidentRows,
     check_responses,
 )
+from dpstats.holders.clients import SIMULATED
 from dpstats.holders.sealed import without_frames
 from dpstats.holders.store import OpenStore
 from dpstats.mechanisms.noise import Noise, SafeNoise
@@ -87,12 +88,13 @@ def fit(
             case _:
                 holder = Curator(source, design, plan, noise, report, store)
         with watched(report):
-            return concluded(estimator, holder, design, plan, ledger.state())
+            result = concluded(estimator, holder, design, plan, ledger.state())
     except BaseException as error:
         raise without_frames(error) from None
     finally:
         del source
         holder = reading = None  # this frame is part of the traceback
+    return warned_of(result, stacklevel=4)
 
 
 def _store(
@@ -179,6 +181,17 @@ def _charged(design: Design, plan: Plan, label: str, ledger: Ledger | None, nois
     unit = None if design.schema is None else design.schema.unit
     ledger.charge(plan, label, unit, reproducible=noise.reproducible)
     return ledger
+
+
+def warned_of(result: Results, stacklevel: int) -> Results:
+    """The result, once what answers told of it is a warning, too: who reads one number sees it.
+
+    That devices were simulated puts no answer in doubt.
+    """
+    told = [text for text in result.estimate.remarks if text != SIMULATED]
+    if told:
+        warnings.warn(EstimationWarning(plain(" ".join(told)), result), stacklevel=stacklevel)
+    return result
 
 
 def concluded(

@@ -206,12 +206,8 @@ class Model:
             Where the cost is charged before any row is read; never refunded. Without one, an
             in-memory ledger of exactly this fit is used, and the summary says that it does not
             outlive the process. Under `Federated` a mapping of sites to ledgers.
-        method : str, optional
-            A name from `dpstats.methods`.
-        sparsity : int or several ints, optional
-            Columns that may have a coefficient; see `plan`.
-        public : table, optional
-            Public covariates; see `plan`.
+        method, sparsity, public
+            As for `plan`.
         noise : SeededNoise, optional
             Reproducible noise for simulation; the results are then marked NOT private.
         progress : bool, optional
@@ -235,6 +231,11 @@ class Model:
             If the ledger cannot pay; nothing was charged and no row was read.
         DPStatsError
             On bad input, before anything is charged.
+
+        Warns
+        -----
+        FeasibilityWarning, EstimationWarning
+            What the plan says, before the charge; and what answers tell, which carries the results.
         """
         if self._data is None:
             raise DataError("No table: give data=... when making the model, then fit.")
@@ -243,9 +244,8 @@ class Model:
         check_privacy(privacy)
         if isinstance(privacy, Federated):
             check_paid(None, noise)
-            return federated.fit(
-                *self._sites(privacy, method, sparsity, public, options, ledger, noise), progress
-            )
+            asked = self._sites(privacy, method, sparsity, public, options, ledger, noise)
+            return door.warned_of(federated.fit(*asked, progress), stacklevel=3)
         check_paid(ledger, noise)
         assert ledger is None or isinstance(ledger, Ledger)
         self._public_side.progress = progress

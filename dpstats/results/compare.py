@@ -215,6 +215,9 @@ def compare(
         table.add_text(f"{who}: {said}.")
     if any(isinstance(fit, Released) and fit.reproducible for fit in fits):
         table.add_text(f"{NOT_PRIVATE}: the noise came from a seed.")
+    for name, fit in zip(labels, fits, strict=True):
+        if isinstance(fit, Released) and fit.warnings:
+            table.add_text(f"{name} warns: {' '.join(fit.warnings)}")
     return _escaped(table, title)
 
 

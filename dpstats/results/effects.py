@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dpstats.design import held_columns
 from dpstats.errors import DataError, OptionError, PrivateQuantityError, among, given, need_flag
 from dpstats.families import Family
-from dpstats.privacy import NOT_PRIVATE
 from dpstats.results.inference import interval, wald_table
 from dpstats.schema import Numeric, Schema
 from dpstats.text import grid
@@ -51,7 +50,7 @@ class MarginalEffects:
     at, method : str
         As they were asked for.
     mark : str
-        Empty but for reproducible noise.
+        Empty but for reproducible noise, and where the fit warns.
     """
 
     names: tuple[str, ...]
@@ -222,7 +221,7 @@ def marginal_effects(
         margeff_cov=J @ fit.table.cov @ np.swapaxes(J, -1, -2),
         at=at,
         method=method,
-        mark=f"[{NOT_PRIVATE}]" if fit.reproducible else "",
+        mark=fit._mark,
     )
 
 

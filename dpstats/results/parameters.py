@@ -160,7 +160,8 @@ class ParameterResults(Released):
 
     @property
     def _mark(self) -> str:
-        return f"[{NOT_PRIVATE}]" if self.reproducible else ""
+        marks = [NOT_PRIVATE] * self.reproducible + ["the fit warns"] * bool(self.warnings)
+        return " ".join(f"[{mark}]" for mark in marks)
 
     def _hypotheses(self, spec: Any) -> tuple[Array, Array, Array, Array]:
         """Estimates, their covariance, R and q of a test."""
@@ -299,7 +300,8 @@ class ParameterResults(Released):
         -------
         DataFrame
             ``nobs``, ``df.residual``, ``trust``, ``epsilon``, ``delta``, ``method``, ``cov.type``,
-            and ``noise``, which is empty but for reproducible noise, with which nothing is private.
+            ``noise``, which is empty but for reproducible noise, with which nothing is private, and
+            ``warnings``, how many there are (`Results.warnings`).
         """
         import pandas as pd
 
@@ -313,6 +315,7 @@ class ParameterResults(Released):
             "method": self.plan.method,
             "cov.type": self.cov_type,
             "noise": NOT_PRIVATE if self.reproducible else "",
+            "warnings": len(self.warnings),
         }
         return pd.DataFrame([facts])
 
@@ -336,6 +339,7 @@ class ParameterResults(Released):
             "delta": self.plan.privacy.delta,
             "method": self.plan.method,
             "noise": self._status,
+            "warnings": len(self.warnings),
         }
         return stats.get(key)
 
@@ -353,7 +357,7 @@ class ParameterResults(Released):
 
     @property
     def __maketables_default_stat_keys__(self) -> list[str]:
-        mark = ["noise"] if self.reproducible else []
+        mark = ["noise"] * self.reproducible + ["warnings"] * bool(self.warnings)
         return ["N", "trust", "epsilon", "delta", "method", *mark]
 
 

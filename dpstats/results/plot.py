@@ -44,13 +44,14 @@ _INTERCEPTS = ("Intercept", "const")
 
 
 def _label(fit: Any, name: str | None) -> str:
-    """Legend entry; whoever names a result cannot hide that its noise was seeded."""
+    """Legend entry; a name hides neither that noise was seeded nor that the fit warns."""
     if not isinstance(fit, Released):
         return figure_text(name or f"{type(fit.model).__name__} (not private)")
     p = fit.plan
     text = figure_text(name or f"{p.method}, {fit.privacy.trust}")
     text += "" if name else f", $\\varepsilon$ = {p.privacy.epsilon:g}"
     text += "" if fit.has_inference else " (no valid interval)"
+    text += " (warns)" if fit.warnings else ""
     return f"{text} [{NOT_PRIVATE}]" if fit.reproducible else text
 
 

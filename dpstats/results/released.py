@@ -139,7 +139,7 @@ class Released:
         count = f"{self.nobs:,.0f} " if self.nobs_public else ""
         rows = f"the same {count}rows"
         bound = with_error_bounds(self.error_bound, self.table, self.plan, self._subject, rows)
-        return replace(self, error_bound=bound)
+        return replace(self, error_bound=replace(bound, warned=self.warnings))
 
     @property
     def _subject(self) -> str:
@@ -203,6 +203,11 @@ class Released:
         return "sampling + privacy" if self.table.has_inference else "none"
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the summary says above the parameters: those of the plan, and what answers told."""
+        return (*self.plan.warnings, *self.estimate.remarks)
+
+    @property
     def released(self) -> Mapping[str, Any]:
         """Other numbers that were released or are public, such as clips and scales."""
         return dict(self.estimate.released)
@@ -258,15 +263,15 @@ class Released:
             total = f" All analyses charged to one ledger with them: {promise.ledger.line()}."
         errors = f" Covariance: {self.cov_type}." if self.table.has_inference else ""
         few = 0 < len(bound.quoted) <= _FEW
-        accuracy = f" {bound.sentence()}" if few else _TABLED * (len(bound.nonprivate) > _FEW)
+        tabled = _TABLED * (len(bound.nonprivate) > _FEW) + bound.warnings
+        accuracy = f" {bound.sentence()}" if few else tabled
         source = f", after {bound.citations[0].text()}" if bound.citations else "."
         kind = f"{plan.model}{self._law}"
-        remarks = "".join(f" Warning: {text}" for text in self.estimate.remarks)
         return plain(
             f"{mark}Estimates are ({promise.epsilon:g}, {promise.delta:g})-differentially private "
             f"for {promise.unit} ({promise.trust}; {promise.neighbors}).{total} "
             f"The {self._fitted} ({kind}) was fitted with dpstats {version.VERSION} by its "
-            f"method {plan.method}{source}{errors}{accuracy}{remarks}"
+            f"method {plan.method}{source}{errors}{accuracy}"
         )
 
     @property

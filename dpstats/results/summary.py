@@ -55,7 +55,7 @@ def page(
     table = fit.table
     left_out = len(table.names) - len(table.inner) if own.of_columns else 0
     counted = f"{left_out:,} column{' was' if left_out == 1 else 's were'} not selected"
-    warnings = [f"Warning: {t}" for t in (*fit.plan.warnings, *fit.estimate.remarks)]
+    warnings = [f"Warning: {text}" for text in fit.warnings]
     tables = [
         _head(fit, own),
         TextTable((), tuple((line,) for line in warnings)),
@@ -208,15 +208,17 @@ def _error_bound(fit: Released, full: bool) -> Pairs:
     theorem = f"Theorem, conditions{judged * (failing > 0)}: {where}."
     if not len(bound.population):
         return (("Error bound", f"none in numbers. {theorem}"),)
-    if_so = f", {bound.supposed}" if bound.supposed else ""
+    supposed = bound.needed(bound.supposed)
+    if_so = f", {supposed}" if supposed else ""
     far = "half" if fit.table.deviates is None else "the farther end of"
     if not len(bound.nonprivate):
         text = f"To the population value{if_so}, with probability 95 %: {far} the 95 % interval."
         return (("Error bound", f"{text} {theorem}"),)
-    given = f"{bound.given}, " if bound.given else ""
+    given = bound.needed(bound.given)
+    if_so = f", {bound.supposed}" if bound.supposed else ""
     text = (
-        f'"priv. +/-": {given}95 % bound on the distance to the fit without privacy on '
-        f"{bound.rows}; to the population value{if_so}, {far} the 95 % interval. "
+        f'"priv. +/-": {given}{", " * bool(given)}95 % bound on the distance to the fit without '
+        f"privacy on {bound.rows}; to the population value{if_so}, {far} the 95 % interval. "
         f"{theorem}"
     )
     return (("Error bound", text),)

@@ -100,6 +100,8 @@ class ErrorBound:
         Whose the population value is, where rows of several populations were asked.
     supposed : str
         What the bound on the distance to it takes for granted of these populations.
+    warned : tuple of str
+        What the fit warns of: where it matters there is no bound, and `sentence` says so.
     """
 
     terms: tuple[BoundTerm, ...]
@@ -113,6 +115,7 @@ class ErrorBound:
     given: str = ""
     population_of: str = ""
     supposed: str = ""
+    warned: tuple[str, ...] = ()
 
     @property
     def nonprivate(self) -> pd.Series:
@@ -131,7 +134,7 @@ class ErrorBound:
         return pd.Series(found, dtype=float)
 
     def sentence(self, name: str | None = None, *, to: str | None = None) -> str:
-        """The bounds on errors of one kind, to be quoted.
+        """The bounds on errors of one kind, to be quoted, and what the fit warns of.
 
         Parameters
         ----------
@@ -157,7 +160,7 @@ class ErrorBound:
             )
         others = bounds.drop("Intercept", errors="ignore") if name is None else bounds[[name]]
         (first, value), *more = (others if len(others) else bounds).items()
-        asked = self.given if of_rows else self.supposed
+        asked = self.needed(self.given if of_rows else self.supposed)
         whose = f" of {self.population_of}" if self.population_of else ""
         text = (
             f"{asked[:1].upper()}{asked[1:]}{', with' if asked else 'With'} probability 95 %"
@@ -169,7 +172,18 @@ class ErrorBound:
                 else f"its value in the population{whose}"
             )
         )
-        return text + "".join(f", that of {n} within {v:.3g}" for n, v in more) + "."
+        each = "".join(f", that of {n} within {v:.3g}" for n, v in more)
+        return f"{text}{each}.{self.warnings}"
+
+    def needed(self, given: str) -> str:
+        """What a bound needs: `given`, and that nothing is wrong of what the fit warns of."""
+        doubt = "unless what this fit warns of matters" if self.warned else ""
+        return " and ".join(filter(None, (given, doubt)))
+
+    @property
+    def warnings(self) -> str:
+        """What the fit warns of, as it follows a sentence."""
+        return "".join(f" Warning: {text}" for text in self.warned)
 
     @property
     def quoted(self) -> pd.Series:

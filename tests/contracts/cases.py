@@ -16,7 +16,7 @@ import pytest
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
-from dpstats.errors import OptionError, PlanError, TrustError
+from dpstats.errors import EstimationWarning, OptionError, PlanError, TrustError
 from dpstats.estimators import ESTIMATORS
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.models import counts, descriptive, evaluation, mixtures, ranges, regressions
@@ -592,3 +592,11 @@ def with_rows(data: Table, where: Any, rows: Table) -> Table:
         name: np.concatenate([c[before], np.asarray(rows[name], c.dtype), c[after]])
         for name, c in data.items()
     }
+
+
+def warned_before(caught: Sequence[Any], results: Any) -> list[str]:
+    """What was warned of before rows were read; after that, nothing that results do not show."""
+    texts = [str(w.message) for w in caught if w.category is not EstimationWarning]
+    for told in (str(w.message) for w in caught if w.category is EstimationWarning):
+        assert told in " ".join(results.warnings)
+    return texts

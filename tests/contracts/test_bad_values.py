@@ -23,6 +23,7 @@ from tests.contracts.cases import (
     each_case,
     each_method,
     one_of_each_kind,
+    warned_before,
 )
 from tests.grids import grid
 
@@ -97,7 +98,7 @@ def outcome(case: Case, data: Table) -> tuple[Any, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         results = case.fit(data, noise=SeededNoise(2))
-    return results, [str(w.message) for w in caught]
+    return results, warned_before(caught, results)
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import pytest
 from dpstats.accounting import Ledger
 from dpstats.errors import DataError
 from dpstats.mechanisms.noise import SeededNoise
-from tests.contracts.cases import OF_LEVELS, Table
+from tests.contracts.cases import OF_LEVELS, Table, warned_before
 from tests.contracts.messages import MessageCase, each_message_case
 from tests.contracts.test_bad_values import VALUES
 from tests.contracts.test_bad_values import N as ROWS
@@ -30,7 +30,7 @@ def outcome(case: MessageCase, data: Table) -> tuple[Any, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         results = case.fit(data, noise=SeededNoise(2))
-    return results, [str(w.message) for w in caught]
+    return results, warned_before(caught, results)
 
 
 def numbers(results: Any) -> bool:

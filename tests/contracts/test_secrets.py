@@ -37,6 +37,7 @@ from tests.contracts.cases import (
     each_case_drawn,
     each_method,
     frame,
+    warned_before,
 )
 from tests.contracts.reach import Secrets, in_frames, reachable
 from tests.contracts.spies import opened
@@ -169,7 +170,7 @@ def test_private_quantities_are_refused_and_the_refusal_says_why(case: Case) -> 
 
 
 def said(case: Case, data: Any) -> tuple[str, list[str]]:
-    """Everything printed, logged or warned during a plan and a fit."""
+    """Everything printed, logged or warned during a plan and a fit, but for what results say."""
     printed, logged = io.StringIO(), io.StringIO()
     handler = logging.StreamHandler(logged)
     root = logging.getLogger()
@@ -183,11 +184,11 @@ def said(case: Case, data: Any) -> tuple[str, list[str]]:
             redirect_stderr(printed),
         ):
             warnings.simplefilter("always")
-            case.fit(data, noise=SeededNoise(7), progress=True)
+            results = case.fit(data, noise=SeededNoise(7), progress=True)
     finally:
         root.removeHandler(handler)
         root.setLevel(level)
-    return printed.getvalue() + logged.getvalue(), [str(w.message) for w in caught]
+    return printed.getvalue() + logged.getvalue(), warned_before(caught, results)
 
 
 @each_case

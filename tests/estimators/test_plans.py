@@ -9,7 +9,6 @@ import pytest
 import dpstats as dp
 from benchmarks.planned_errors import EPSILONS, FAMILIES, Setting, compared, settings, simulated
 from dpstats.estimators.local.moments import LocalSparse
-from dpstats.protocol import Plan
 from tests.grids import grid
 
 PRIVACY = dp.Central(1.0, 1e-6)
@@ -213,18 +212,52 @@ def test_no_sparsity_is_what_is_meant_without_one() -> None:
     assert plans[0].predicted_se == plans[1].predicted_se
 
 
-@pytest.mark.parametrize("trust", [dp.Local(2.0), PRIVACY])
-def test_a_plan_that_finds_no_scales_says_that_wide_ranges_do_not_make_errors_small(
-    trust: dp.Local | dp.Central,
-) -> None:
-    def planned(**scale: float) -> Plan:
-        schema = dp.Schema(y=dp.Numeric(-5, 5), x=dp.Numeric(-50, 50, **scale))
-        options = {"method": "adassp"} if isinstance(trust, dp.Central) else {}
-        return dp.ols("y ~ x", schema=schema, n=20_000).plan(trust, **options)
+ROUNDS = dp.Local(2.0, interactive=True)
+OTHERS = [
+    *[("ols", name, PRIVACY) for name in ("adassp", "dp-gd", "adaptive-clipping-gd")],
+    *[("ols", name, dp.Local(2.0)) for name in ("local-moments", "local-sparse")],
+    *[("ols", name, ROUNDS) for name in ("local-rounds", "local-screening")],
+    ("logit", "dp-gd", PRIVACY),
+    ("logit", "local-logit", ROUNDS),
+]
 
-    assert "up to k^2 times as large" in str(planned()).replace("\n", " ")
-    assert "up to k^2 times" not in str(planned(center=0, scale=10)).replace("\n", " ")
-    assert "private_ranges" not in str(planned())
+
+@pytest.mark.parametrize(("family", "method", "trust"), OTHERS)
+def test_methods_that_find_no_scales_plan_errors_that_no_wide_range_makes_small(
+    family: str, method: str, trust: dp.Local | dp.Central
+) -> None:
+    asked = {"sparsity": 2} if method in ("local-sparse", "local-screening") else {}
+    plans = [
+        model_of(family, 50_000, x=dp.Numeric(-width, width)).plan(trust, method=method, **asked)
+        for width in (1, 10, 10_000)
+    ]
+    for plan in plans:
+        units = dict(zip(plan.names, plan.predicted_units, strict=True))
+        assert units == {"Intercept": "", "x": "/sd(x)", "z": "/sd(z)"}
+        np.testing.assert_allclose(plan.predicted_range, plans[0].predicted_range, rtol=1e-6)
+        low, high = plan.predicted_range[1]
+        assert high == pytest.approx(10 * low)
+        assert "Declare scale=" in str(plan)
+    known = {name: dp.Numeric(-1, 1, center=0, scale=0.5) for name in ("x", "z")}
+    declared = model_of(family, 50_000, **known).plan(trust, method=method, **asked)
+    assert not any(declared.predicted_units)
+    assert "Declare scale=" not in str(declared)
+
+
+@pytest.mark.parametrize("narrower", [1.0, 10.0])
+def test_a_narrow_column_of_a_method_that_finds_no_scales_is_in_the_planned_range(
+    narrower: float,
+) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 200_000) / narrower
+    rows = pd.DataFrame({"x": x, "y": 0.3 * x + rng.normal(0, 0.25, x.size)})
+    schema = dp.Schema(y=dp.Numeric(-1, 1), x=dp.Numeric(-1, 1))
+    model, noise = dp.ols("y ~ x", rows, schema), dp.SeededNoise(0)
+    fit = model.fit(PRIVACY, method="adassp", noise=noise)
+    low, high = fit.plan.predicted_range[1]
+    assert low / 1.6 < fit.bse["x"] * np.std(x) < high
+    if narrower > 1:  # the range says something
+        assert fit.bse["x"] * np.std(x) > 2 * low
 
 
 def test_a_plan_is_no_wider_than_a_screen_whatever_its_units() -> None:

@@ -47,7 +47,7 @@ def test_genuine_ols_may_stand_beside_ours_on_given_axes():
     ax = plt.figure().add_subplot()
     assert plot.coefficients([fit, ols], names=["ours", "OLS"], intercept=True, ax=ax) is ax
     assert "Intercept" in [label.get_text() for label in ax.get_yticklabels()]
-    assert [text.get_text() for text in ax.get_legend().get_texts()][:2] == ["ours", "OLS"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()][:2] == ["ours (warns)", "OLS"]
     with pytest.raises(OptionError, match="one name per result"):
         plot.coefficients([fit], names=["a", "b"])
 

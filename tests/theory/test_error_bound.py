@@ -121,7 +121,32 @@ def test_what_was_presumed_of_a_parameter_is_no_bound_and_is_not_quoted():
 def test_a_paragraph_of_methods_has_the_warnings_of_the_fit():
     fit, _ = make()
     warned = replace(fit, estimate=replace(fit.estimate, remarks=("Some rows lie far out.",)))
-    assert warned.describe().endswith(" Warning: Some rows lie far out.")
+    assert warned._bounded().describe().endswith(" Warning: Some rows lie far out.")
+
+
+def test_a_bound_of_a_fit_that_warns_is_not_quoted_without_its_warnings():
+    fit, _ = make()
+    same = replace(fit.estimate, of_these_rows=True)
+    silent = replace(fit, estimate=same, plan=replace(fit.plan, warnings=()))._bounded()
+    assert silent.warnings == ()
+    assert silent.error_bound.sentence("age").startswith("With probability 95 %")
+    assert "unless what" not in str(silent.summary())
+    planned = replace(silent, plan=replace(fit.plan, warnings=("Rows are few.",)))
+    seen = replace(planned, estimate=replace(same, remarks=("Values of age were moved.",)))
+    warned = seen._bounded()
+    assert warned.warnings == ("Rows are few.", "Values of age were moved.")
+    for to in ("rows", "population"):
+        said = warned.error_bound.sentence("age", to=to)
+        assert said.startswith("Unless what this fit warns of matters, with probability 95 %")
+        assert said.endswith(". Warning: Rows are few. Warning: Values of age were moved.")
+    assert " unless what this fit warns of matters, 95 % bound" in " ".join(
+        str(warned.summary()).split()
+    )
+    assert warned.describe().count("Warning: Rows are few.") == 1
+    other = replace(warned, estimate=replace(warned.estimate, of_these_rows=False))._bounded()
+    assert other.error_bound.sentence("age").startswith(
+        "Where the model holds and unless what this fit warns of matters, with probability 95 %"
+    )
 
 
 def test_laplace_noise_has_its_own_quantile():
@@ -141,6 +166,7 @@ def test_laplace_noise_has_its_own_quantile():
 
 def test_the_sentence_says_the_bound_of_one_or_of_all():
     fit, _ = make()
+    fit = replace(fit, plan=replace(fit.plan, warnings=()))._bounded()
     weighted = fit.error_bound.sentence("age")  # rows are, as far as the estimate says
     assert weighted.startswith("Where the model holds, with probability 95 % the private")
     same = replace(fit.estimate, of_these_rows=True)
