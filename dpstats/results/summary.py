@@ -204,8 +204,8 @@ def _error_bound(fit: Released, full: bool) -> Pairs:
     where = "below" if full else "fit.error_bound"
     needed = [c for c in bound.assumptions if not c.statement.startswith("Lower bound")]
     failing = sum(c.holds is False for c in needed)  # conditions of a lower bound promise nothing
-    judged = f" ({failing} of {len(needed)} FAIL{'S' * (failing == 1)})"
-    theorem = f"Theorem, conditions{judged * (failing > 0)}: {where}."
+    judged = f" ({failing} of {len(needed)} conditions FAIL{'S' * (failing == 1)})"
+    theorem = f"Theorem{judged * (failing > 0)}: {where}."
     if not len(bound.population):
         return (("Error bound", f"none in numbers. {theorem}"),)
     supposed = bound.needed(bound.supposed)

@@ -177,8 +177,9 @@ class ErrorBound:
 
     def needed(self, given: str) -> str:
         """What a bound needs: `given`, and that nothing is wrong of what the fit warns of."""
-        doubt = "unless what this fit warns of matters" if self.warned else ""
-        return " and ".join(filter(None, (given, doubt)))
+        if not self.warned:
+            return given
+        return f"{given} and no warning matters" if given else "if no warning matters"
 
     @property
     def warnings(self) -> str:

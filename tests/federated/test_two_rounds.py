@@ -66,7 +66,9 @@ def test_sites_of_the_sums_may_be_the_target_and_no_other(fit: Any) -> None:
     other = fit.for_target("north")
     assert other.params.equals(fit.params)
     said = other.error_bound.sentence("x3", to="population")
-    assert said.startswith("If all sites are alike and the columns had been named beforehand and u")
+    assert said.startswith(
+        "If all sites are alike and the columns had been named beforehand and no"
+    )
     assert "of its value in the population of 'north'. Warning: " in said
     with pytest.raises(OptionError, match=r"sums are of 'home', .* and it is none of them"):
         fit.for_target("far")

@@ -39,7 +39,7 @@ SCREEN = [
     "Neighbours: replace-one: the number of rows is public",
     "Ledger: in memory (not kept): 0 charges, (0, 0) of (3, 1e-06) spent",
     "95 % bound on the distance to the fit without privacy on the same 400 rows",
-    "conditions (1 of 3 FAILS): fit.error_bound.",
+    "Theorem (1 of 3 conditions FAILS): fit.error_bound.",
     "Warning: n is small for epsilon = 1",
 ]
 FULL = [

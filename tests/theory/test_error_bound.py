@@ -130,22 +130,20 @@ def test_a_bound_of_a_fit_that_warns_is_not_quoted_without_its_warnings():
     silent = replace(fit, estimate=same, plan=replace(fit.plan, warnings=()))._bounded()
     assert silent.warnings == ()
     assert silent.error_bound.sentence("age").startswith("With probability 95 %")
-    assert "unless what" not in str(silent.summary())
+    assert "no warning" not in str(silent.summary())
     planned = replace(silent, plan=replace(fit.plan, warnings=("Rows are few.",)))
     seen = replace(planned, estimate=replace(same, remarks=("Values of age were moved.",)))
     warned = seen._bounded()
     assert warned.warnings == ("Rows are few.", "Values of age were moved.")
     for to in ("rows", "population"):
         said = warned.error_bound.sentence("age", to=to)
-        assert said.startswith("Unless what this fit warns of matters, with probability 95 %")
+        assert said.startswith("If no warning matters, with probability 95 %")
         assert said.endswith(". Warning: Rows are few. Warning: Values of age were moved.")
-    assert " unless what this fit warns of matters, 95 % bound" in " ".join(
-        str(warned.summary()).split()
-    )
+    assert " if no warning matters, 95 % bound" in " ".join(str(warned.summary()).split())
     assert warned.describe().count("Warning: Rows are few.") == 1
     other = replace(warned, estimate=replace(warned.estimate, of_these_rows=False))._bounded()
     assert other.error_bound.sentence("age").startswith(
-        "Where the model holds and unless what this fit warns of matters, with probability 95 %"
+        "Where the model holds and no warning matters, with probability 95 %"
     )
 
 
