@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.channels import CHANNELS, Channel, channel
+from dpstats.channels import CHANNELS, Channel, Subset, channel
 from dpstats.errors import OptionError, given, is_number
 from dpstats.estimators.guesses import declared, round_up, with_errors
 from dpstats.privacy import LabelOnly, Privacy
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANNEL_OPTIONS",
+    "MANY",
     "Responses",
+    "counters_of",
+    "error_of_count",
     "expect_labels",
     "linear_shrinkage",
+    "marks_channel",
     "positive",
     "responses",
     "slopes",
@@ -45,6 +49,10 @@ _SPREAD = math.sqrt(2.0) / 4  # ratio: sd over half-range of a response with no 
 _EXPLAINED = 0.5  # share: of the response's variance that covariates explain, as far as is known
 _BIAS = 0.25  # ratio: largest bias by clipping that is planned, over the smallest standard error
 _NARROWEST = 1.5  # sds: least clip where clipping is not undone
+MANY = 0.05  # wording: share of responses astray that is said
+_MOST_COUNTERS = 0.03  # share: of devices that count what is outside, in place of their response
+_SEEN = 0.02  # share: error of that count, at which more devices are not asked
+_BLIND = 0.3  # share: error of that count, from which none is
 _FINE = 0.5  # wording: error over coefficients at which a fit is worth its budget
 _SCALES = np.arange(0.5, 12.01, 0.1)  # numerical: clips that are tried, in declared scales
 _RESPONSE = (
@@ -73,6 +81,10 @@ class Responses:
         Guessed centre, in internal units.
     assumptions : tuple of str
         The guesses in words.
+    counters : int
+        Devices that say whether their response is within what is declared, in place of it.
+    sent : float
+        Share of the others.
     """
 
     interval: Interval
@@ -80,6 +92,8 @@ class Responses:
     sd: float
     center: float
     assumptions: tuple[str, ...] = (_RESPONSE,)
+    counters: int = 0
+    sent: float = 1.0
 
     @property
     def residual_variance(self) -> float:
@@ -139,7 +153,9 @@ class Responses:
     def options(self) -> dict[str, object]:
         """What plans and results say of it, as JSON."""
         made: dict[str, object] = {"interval": (self.interval.low, self.interval.high)}
-        return made if self.channel is None else {**made, "channel": self.channel.name}
+        if self.channel is not None:
+            made["channel"] = self.channel.name
+        return {**made, "counters": self.counters} if self.counters else made
 
     @classmethod
     def of(cls, plan: Plan, design: Design) -> Responses:
@@ -147,7 +163,11 @@ class Responses:
         i = Interval(*plan.options["interval"])
         name = plan.options.get("channel")
         made = None if name is None else _channel(name, plan.privacy)
-        return cls(i, made, *_guess(design))
+        return cls(i, made, *_guess(design)).counting(plan.options.get("counters", 0), plan.n)
+
+    def counting(self, counters: int, n: int) -> Responses:
+        """With so many of n devices that count."""
+        return replace(self, counters=counters, sent=1 - counters / max(n, 1))
 
 
 def responses(
@@ -177,13 +197,14 @@ def responses(
         If the clip is no number > 0, or there is no such channel.
     """
     low, high = design.internal_endog_bounds
-    sd, center = _guess(design)
+    n, (sd, center) = len(getattr(design, "rows", ())), _guess(design)  # with public covariates
 
     def made(interval: Interval) -> Responses:
         draft = Responses(interval, None, sd, center)
         if privacy.curator:
             return draft
-        return replace(draft, channel=_best(options.get("channel"), privacy, draft, binary))
+        channel = _best(options.get("channel"), privacy, draft, binary)
+        return replace(draft, channel=channel).counting(counters_of(privacy, n), n)
 
     def around(half: float) -> Interval:
         return Interval(float(max(low, center - half)), float(min(high, center + half)))
@@ -200,6 +221,26 @@ def responses(
         if tolerable(tried, float(scales)) <= 1e-9:
             return replace(tried, assumptions=(_RESPONSE, _TAILS.format(scales)))
     return whole
+
+
+def counters_of(privacy: LabelOnly, n: int) -> int:
+    """How many of n devices say where their response lies, in place of it; 0 if that tells nothing.
+
+    As many as know a small share to within `_SEEN`, and no more than `_MOST_COUNTERS` of all.
+    """
+    one, most = error_of_count(privacy), int(_MOST_COUNTERS * n)
+    return 0 if one > _BLIND**2 * most else min(most, math.ceil(one / _SEEN**2))
+
+
+def error_of_count(privacy: LabelOnly) -> float:
+    """Variance of a share as one device tells it, noise and sampling, where the share is small."""
+    noise = marks_channel(privacy).noise(np.array([1 - MANY, MANY, 0.0]))
+    return float(noise[1, 1]) + MANY * (1 - MANY)
+
+
+def marks_channel(privacy: LabelOnly) -> Subset:
+    """How a device says that its response is within what is declared, outside, or missing."""
+    return Subset(3, privacy.epsilon)
 
 
 def linear_shrinkage(se: Callable[[Responses], float]) -> Callable[[Responses, float], float]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting.events import Event
 from dpstats.errors import DataError, PlanError
 from dpstats.holders.sealed import sealed
 from dpstats.holders.transcript import RecordingHolder
@@ -20,7 +19,7 @@ from dpstats.mechanisms.randomize import messages
 from dpstats.mechanisms.release import release
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import Answer, NoiseLaw, Plan, Release
-from dpstats.queries.label_cells import LabelAstray
+from dpstats.queries.label_cells import LabelAstray, RandomizedMarks
 from dpstats.queries.labels import Interval, LabelSum, RandomizedLabels
 from dpstats.tables.scratch import Wanted, arrays
 from dpstats.tall import LazyRows, blocks
@@ -59,10 +58,13 @@ class Labels(RecordingHolder):
     """Holder of the private responses of one fit; their covariates are public.
 
     Under ``LabelOnly(...)`` each response is mapped into the interval of the question and
-    randomised once, as by its own device. Where covariates are in a scratch file, so are
-    responses and messages. Under ``LabelOnly(..., curator=True)`` noisy sums
-    are released instead; they are exact before their noise, whatever the order of rows, and their
-    sensitivities are those of the very rows that are added.
+    randomised once, as by its own device; of a few devices, drawn by lot, it is whether the
+    response is outside of what is declared that is randomised, once, in its place. Where
+    covariates are in a scratch file, so are responses and messages.
+
+    Under ``LabelOnly(..., curator=True)`` noisy sums are released instead; they are exact before
+    their noise, whatever the order of rows, and their sensitivities are those of the very rows that
+    are added.
 
     Parameters
     ----------
@@ -106,7 +108,7 @@ class Labels(RecordingHolder):
             self._marks[part] = np.where(moved[:, 1], 2, moved[:, 0])  # see `LabelAstray`
         super().__init__(plan, noise, on_answer)
         self._curator = plan.privacy.curator
-        self._lots = Lots(self._noise, n)
+        self._lots, self._counting = Lots(self._noise, n), Lots(self._noise, n)
         self._answered: set[str] = set()
 
     def half(self, branch: int) -> NDArray[np.intp]:
@@ -120,7 +122,9 @@ class Labels(RecordingHolder):
         return np.sort(self._lots.dealt(branch - 1, 2))
 
     @sealed
-    def ask(self, query: LabelSum | RandomizedLabels, slot: str, part: int = 0) -> Answer:
+    def ask(
+        self, query: LabelSum | RandomizedLabels | RandomizedMarks, slot: str, part: int = 0
+    ) -> Answer:
         """Answer `query` once with the noise planned under `slot`.
 
         Raises
@@ -133,24 +137,29 @@ class Labels(RecordingHolder):
         event = mechanism.event
         if slot in self._answered or part != 0:
             raise PlanError(f"{slot!r} was already answered; each mechanism may be used once.")
-        if isinstance(query, RandomizedLabels) == self._curator:
+        if isinstance(query, RandomizedLabels | RandomizedMarks) == self._curator:
             who = "a curator releases sums" if self._curator else "devices send one response each"
             raise PlanError(f"{query.name!r} was asked under {slot!r}, but {who}.")
         self._answered.add(slot)
         sensitivity = query.sensitivity(self._plan.neighbors, self._plan.max_rows)
-        v = self._values(query, mechanism.branch)
-        if isinstance(query, RandomizedLabels):
-            answer, scale = self._randomized(query, v, event)
+        if isinstance(query, RandomizedLabels | RandomizedMarks):
+            if query.channel.event != event:
+                raise PlanError(f"Channel {query.channel.name!r} costs another event than planned.")
+            if isinstance(query, RandomizedMarks):
+                answer, scale = self._counted(query)
+            else:
+                answer, scale = self._randomized(query)
             law = NoiseLaw(event.kind, scale)
         else:
+            v = self._values(query, mechanism.branch)
             answer, scale = release(
                 query.total(v), sensitivity, event, self._noise, query.kind, query.norm
             )
-            law = self._plan.noise(query, slot)
+            answer, law = query.decode(answer), self._plan.noise(query, slot)
         self._note(Release(slot, query.name, query.parameters(), sensitivity, scale, event))
-        return Answer(query.decode(answer), law)
+        return Answer(answer, law)
 
-    def _values(self, query: LabelSum | RandomizedLabels, branch: int) -> LazyRows:
+    def _values(self, query: LabelSum, branch: int) -> LazyRows:
         """What a question is about, of the rows of a half or of all."""
         rows = None if branch == 0 else self.half(branch)
         marked = isinstance(query, LabelAstray)
@@ -161,19 +170,32 @@ class Labels(RecordingHolder):
 
         return LazyRows((len(self._lots) if rows is None else len(rows),), made)
 
-    def _randomized(
-        self, query: RandomizedLabels, v: LazyRows, event: Event
-    ) -> tuple[Array, float]:
+    def sending(self, counters: int) -> NDArray[np.intp]:
+        """Positions, ascending, of the devices that send their response; see `LabelHolder`."""
+        return np.sort(self._counting.ranked(counters, len(self._counting)))
+
+    def _randomized(self, query: RandomizedLabels) -> tuple[Array, float]:
         """Messages about responses, decoded, and the standard deviation of their noise at 0."""
-        channel = query.channel
-        if channel.event != event:
-            raise PlanError(f"Channel {channel.name!r} costs another event than planned.")
-        half, middle = query.interval.half, query.interval.middle
-        sent: Array = arrays(self._folder, {"sent": _numbers(len(v))})["sent"]
-        for part in blocks(len(v)):
-            payloads = messages(channel, (v[part] / half)[:, None], self._noise)
-            sent[part] = middle + half * channel.decode(payloads)[:, 0]
+        channel, interval = query.channel, query.interval
+        half, middle = interval.half, interval.middle
+        rows = self.sending(query.counters) if query.counters else None
+        m = len(self._lots) - query.counters
+        sent: Array = arrays(self._folder, {"sent": _numbers(m)})["sent"]
+        for part in blocks(m):
+            v = held(self._labels[part if rows is None else rows[part]], interval) / half
+            decoded = channel.decode(messages(channel, v[:, None], self._noise))
+            sent[part] = middle + half * decoded[:, 0]
         return sent, half * math.sqrt(channel.variance(0.0))
+
+    def _counted(self, query: RandomizedMarks) -> tuple[Array, float]:
+        """Decoded shares of the devices that count, and the standard deviation of their noise."""
+        channel, few = query.channel, self._counting.ranked(0, query.counters)
+        cells, total = np.eye(channel.dim), np.zeros(channel.dim)
+        for part in blocks(len(few)):
+            mine = cells[self._marks[few[part]]]
+            total += channel.decode(messages(channel, mine, self._noise)).sum(axis=0)
+        none = float(channel.noise(cells[0])[1, 1])
+        return total[1:] / len(few), math.sqrt(none / len(few))
 
 
 def _numbers(n: int) -> tuple[tuple[int, ...], np.dtype[np.float64]]:

@@ -199,6 +199,13 @@ class LabelHolder(Holder["LabelQuery"], Protocol):
         """Positions, ascending, of the rows of a half (1, 2) or of all (0)."""
         ...
 
+    def sending(self, counters: int) -> NDArray[np.intp]:
+        """Positions, ascending, of the devices that send their response: all but those that count.
+
+        They belong in no result.
+        """
+        ...
+
 
 class Estimator(Protocol):
     """One method: plans from public facts, fits from noisy answers."""

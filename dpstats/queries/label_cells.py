@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.channels import Subset
 from dpstats.errors import PlanError
 from dpstats.queries.base import Kind, Norm
 from dpstats.queries.binned import cell_counts
@@ -18,7 +19,7 @@ from dpstats.queries.scalar import increasing
 from dpstats.queries.whole_sums import whole_sum
 from dpstats.tall import Tall, blocks
 
-__all__ = ["LabelAstray", "LabelCells", "LongResiduals"]
+__all__ = ["LabelAstray", "LabelCells", "LongResiduals", "RandomizedMarks"]
 
 Array = NDArray[np.float64]
 
@@ -131,6 +132,32 @@ class LabelAstray(LabelContribution):
     @property
     def _change(self) -> float:
         return _two_counts(self.norm)
+
+
+@dataclass(frozen=True)
+class RandomizedMarks(LabelContribution):
+    """Shares of responses outside of what is declared, and missing, as their devices tell; (2,).
+
+    `counters` devices, drawn by lot, answer this and nothing else.
+
+    Guarantee: that of the channel, for each of their responses; one is in one of three cells.
+    Replacing it moves what is randomised by 2 in the norm of shares.
+    """
+
+    interval: Interval
+    channel: Subset
+    counters: int
+    name: ClassVar[str] = "randomised marks of responses"
+    kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l1"
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The interval, which is that of the declaration, and the channel."""
+        return {**self.interval.parameters(), "channel": self.channel.name}
+
+    @property
+    def _change(self) -> float:
+        return 2.0
 
 
 def _two_counts(norm: Norm) -> float:

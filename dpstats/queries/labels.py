@@ -147,13 +147,16 @@ class LabelContribution(ABC):
 
 @dataclass(frozen=True)
 class RandomizedLabels(LabelContribution):
-    """Every response, randomised once on its own device; the answer is (n,), unbiased.
+    """Every response, randomised once on its own device; the answer is (m,), unbiased.
+
+    `counters` devices, drawn by lot, do not send theirs: they answer `RandomizedMarks`.
 
     Guarantee: that of the channel, for each response; different responses meet independent noise.
     """
 
     interval: Interval
     channel: Channel
+    counters: int = 0
     name: ClassVar[str] = "randomised responses"
     kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "linf"

@@ -18,10 +18,19 @@ from numpy.typing import NDArray
 from dpstats.accounting import epsilon_of
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.base import Method
-from dpstats.estimators.responses import Responses
+from dpstats.estimators.responses import MANY, Responses, error_of_count, marks_channel
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import CoefficientEstimate, Estimator, LabelHolder, Mechanism, Options, Plan
+from dpstats.protocol import (
+    CoefficientEstimate,
+    Estimator,
+    LabelHolder,
+    Mechanism,
+    NoiseLaw,
+    Options,
+    Plan,
+)
+from dpstats.queries.label_cells import RandomizedMarks
 from dpstats.queries.labels import Interval, RandomizedLabels
 from dpstats.tall import Tall, blocks, constant, vector
 
@@ -30,10 +39,14 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "ASTRAY",
+    "CHANCE",
+    "MANY",
     "RANDOMIZED_ONCE",
     "SLOT",
     "LabelMethod",
     "at_least",
+    "counted_by_devices",
     "covariates_of",
     "inverse_gram",
     "jackknifed",
@@ -43,11 +56,15 @@ __all__ = [
     "no_solution",
     "randomized",
     "send_responses",
+    "shares_astray",
 ]
 
 Array = NDArray[np.float64]
 
-SLOT = "responses"
+SLOT, ASTRAY = "responses", "astray"
+_INSTEAD = "whether a response is outside of what is declared, or missing, in place of it: by lot"
+CHANCE = 0.003  # wording: chance that noise alone makes a fit say so
+_ROUGH = 0.01  # wording: error of such a share, from which it is said
 RANDOMIZED_ONCE = (
     "Each response is epsilon-DP against everybody, the server included, whatever the others do: "
     "it is held to a public interval and randomised once on its device, by a mechanism whose "
@@ -110,18 +127,19 @@ def covariates_of(design: Design) -> PublicRows:
 
 def send_responses(
     holder: LabelHolder, design: Design, plan: Plan, offset: bool = True
-) -> tuple[Array, Responses]:
-    """Randomised responses (n,) and how they were sent.
+) -> tuple[Array, PublicRows, Responses]:
+    """Randomised responses (m,), the public rows of these, and how they were sent.
 
     With `offset` the known term of a linear model is taken off.
     """
-    how = Responses.of(plan, design)
+    how, rows = Responses.of(plan, design), covariates_of(design)
     assert how.channel is not None
-    z, _ = holder.ask(RandomizedLabels(how.interval, how.channel), SLOT)
-    known = covariates_of(design).offset if offset and design.family == GAUSSIAN else None
+    z, _ = holder.ask(RandomizedLabels(how.interval, how.channel, how.counters), SLOT)
+    rows = rows.part(holder.sending(how.counters)) if how.counters else rows
+    known = rows.offset if offset and design.family == GAUSSIAN else None
     if known is not None:
         z = vector(len(z), lambda part: z[part] - known[part])
-    return z, how
+    return z, rows, how
 
 
 def label_plan(
@@ -147,11 +165,54 @@ def label_plan(
     return replace(plan, cost=(epsilon_of(plan.events, privacy.delta), privacy.delta))
 
 
-def randomized(how: Responses) -> tuple[Mechanism]:
-    """The one mechanism of methods without a curator."""
+def randomized(how: Responses, privacy: LabelOnly) -> tuple[Mechanism, ...]:
+    """The mechanisms of methods without a curator: each device answers one of them."""
     assert how.channel is not None
     purpose = "every response, randomised once on its own device"
-    return (Mechanism(SLOT, how.channel.event, purpose),)
+    if not how.counters:
+        return (Mechanism(SLOT, how.channel.event, purpose),)
+    return (
+        Mechanism(SLOT, how.channel.event, purpose, branch=1),
+        Mechanism(ASTRAY, marks_channel(privacy).event, _INSTEAD, branch=2),
+    )
+
+
+def counted_by_devices(
+    holder: LabelHolder, design: Design, plan: Plan
+) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
+    """Noisy shares of responses outside of what is declared, and missing; and remarks."""
+    how, endog = Responses.of(plan, design), design.endog
+    assert isinstance(plan.privacy, LabelOnly)
+    assert endog is not None
+    if not how.counters:
+        return {}, ()
+    interval, channel = Interval(*design.internal_endog_bounds), marks_channel(plan.privacy)
+    shares, _ = holder.ask(RandomizedMarks(interval, channel, how.counters), ASTRAY)
+    error = math.sqrt(error_of_count(plan.privacy) / how.counters)
+    return shares_astray(endog.name, shares, NoiseLaw("gaussian", error))
+
+
+def shares_astray(
+    name: str, shares: Array, noise: NoiseLaw
+) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
+    """What to release of shares outside of what is declared, and missing (2,); and to remark.
+
+    A share is remarked on that noise makes no more of than `MANY`.
+    """
+    outside, missing = np.clip(shares, 0.0, 1.0)
+    clear = max(MANY, noise.upper(CHANCE / 2))
+    near = noise.upper(0.025)
+    rough = f" (a share that is known to within {near:.0%})" if near >= _ROUGH else ""
+    remarks = []
+    if outside > clear:
+        moved = "and were moved to its ends: declare a wider one"
+        where = f"outside the declared range, {moved}"
+        remarks.append(f"About {outside:.0%} of {name!r} were {where}{rough}.")
+    if missing > clear:
+        what = "and were taken to be in the middle of their interval: leave these rows out"
+        remarks.append(f"About {missing:.0%} of {name!r} were missing, {what}{rough}.")
+    released = {"share outside": {name: float(outside)}, "share missing": {name: float(missing)}}
+    return released, tuple(remarks)
 
 
 def meaningful(law: Family, eta: Tall, interval: Interval) -> bool:

@@ -319,6 +319,10 @@ class _LaterSlots:
         """Positions of the rows of a half."""
         return self.holder.half(branch)
 
+    def sending(self, counters: int) -> NDArray[np.intp]:
+        """Devices that send; there are none."""
+        return self.holder.sending(counters)
+
 
 # -- what is expected --------------------------------------------------------------------------
 

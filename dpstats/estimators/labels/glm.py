@@ -16,6 +16,7 @@ from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
     at_least,
+    counted_by_devices,
     covariates_of,
     inverse_gram,
     jackknifed,
@@ -140,11 +141,12 @@ class LabelGLM(LabelMethod):
         inverse = inverse_gram(covariates_of(design))
         at, law = slopes(design), design.family
         how = glm_responses(design, privacy, options, inverse)
+        inverse = inverse / how.sent
         asked = options.get("target", "mle")
         if not among(asked, _TARGETS):
             raise OptionError(f"target={given(asked)}: allowed are 'mle' and 'robust'.")
         target = {} if _TARGETS[asked] == "mle" else {"target": "robust"}
-        plan = label_plan(self, design, privacy, how, randomized(how), target)
+        plan = label_plan(self, design, privacy, how, randomized(how, privacy), target)
         information, own = _information(law, how), _information(law, replace(how, channel=None))
         private, rest = (1 / information - 1 / own) * inverse, inverse / own
         width = float(np.diag(inverse)[at].sum())
@@ -157,8 +159,7 @@ class LabelGLM(LabelMethod):
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, and solve."""
-        z, how = send_responses(holder, design, plan)
-        rows = covariates_of(design)
+        z, rows, how = send_responses(holder, design, plan)
         x = rows.columns(np.arange(len(plan.names)))
         model = _EstimatingEquations(x, z, known_term(rows), design.family, how)
         params, found = model.solve(model.start())
@@ -169,11 +170,13 @@ class LabelGLM(LabelMethod):
                 params, found = model.solve(model.start())
         cov, privacy = model.covariances(params)
         found = found and bool(np.isfinite(cov).all()) and model.inside(params)
-        released = how.options()
+        astray, remarks = counted_by_devices(holder, design, plan)
+        released = how.options() | astray
         if found:
-            rare = _nearly_none(x, z, design, how)
-            return CoefficientEstimate(params, cov, privacy, float(len(z)), released, remarks=rare)
-        return no_solution(params, len(z), "randomised responses", released)
+            remarks = (*remarks, *_nearly_none(x, z, design, how))
+            return CoefficientEstimate(params, cov, privacy, float(plan.n), released, remarks)
+        none = no_solution(params, plan.n, "randomised responses", released)
+        return replace(none, remarks=(*remarks, *none.remarks))
 
 
 def _nearly_none(x: Tall, z: Tall, design: Design, how: Responses) -> tuple[str, ...]:

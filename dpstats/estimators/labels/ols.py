@@ -15,6 +15,7 @@ from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
     at_least,
+    counted_by_devices,
     covariates_of,
     inverse_gram,
     jackknifed,
@@ -102,7 +103,8 @@ class LabelOLS(LabelMethod):
             return math.sqrt(most * (how.residual_variance + how.noise()))
 
         how = responses(design, privacy, options, linear_shrinkage(se))
-        plan = label_plan(self, design, privacy, how, randomized(how), {})
+        inverse = inverse / how.sent
+        plan = label_plan(self, design, privacy, how, randomized(how, privacy), {})
         width = float(np.diag(inverse)[slopes(design)].sum())
 
         def errors(epsilon: float) -> float:
@@ -114,16 +116,15 @@ class LabelOLS(LabelMethod):
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, and solve."""
-        z, how = send_responses(holder, design, plan)
-        params, cov, privacy, variance = least_squares(
-            covariates_of(design).columns(np.arange(len(plan.names))), z, how
-        )
+        z, rows, how = send_responses(holder, design, plan)
+        x = rows.columns(np.arange(len(plan.names)))
+        params, cov, privacy, variance = least_squares(x, z, how)
         released = how.options()
         if variance > 0:
             released["residual sd"] = math.sqrt(variance)
-        return CoefficientEstimate(
-            params=params, cov=cov, cov_privacy=privacy, nobs=float(len(z)), released=released
-        )
+        astray, remarks = counted_by_devices(holder, design, plan)
+        released |= astray
+        return CoefficientEstimate(params, cov, privacy, float(plan.n), released, remarks)
 
 
 def least_squares(x: Tall, z: Tall, how: Responses) -> tuple[Array, Array, Array, float]:

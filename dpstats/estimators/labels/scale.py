@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
-from dpstats.estimators.labels.base import covariates_of
+from dpstats.estimators.labels.base import ASTRAY, CHANCE, MANY, covariates_of, shares_astray
 from dpstats.estimators.labels.sums import deviation, label_norm
 from dpstats.estimators.numerics.cells import Column
 from dpstats.privacy import LabelOnly
@@ -46,15 +46,12 @@ _CLIP = 8.0  # sds: clip of the second moment, in scales of the cells
 _COUNTS, _MOST_COUNTS = 0.004, 0.03
 # budget: the same where noise is Laplace noise
 _PURE_COUNTS, _MOST_PURE_COUNTS = 0.01, 0.03
-_MANY = 0.05  # wording: share of responses astray that is said
-_CHANCE = 0.003  # wording: chance that noise alone makes a fit say so
-_ROUGH = 0.01  # wording: error of such a share, from which it is said
 _TAILS = 0.04  # budget: counting responses beyond the clip, and beyond wider ones
 _WIDER, _RUNGS = 2.0, 6  # ratio: of each clip that is tried to the one before; their number
 _LAPLACE = 2.0  # ratio: of the quantile of Laplace noise to the normal one, at one in a million
 _SLOTS = tuple(f"place {k + 1}" for k in range(len(_STAGES)))
 PURPOSES = dict.fromkeys(_SLOTS, "centre and scale of the response, which nobody declared")
-ASTRAY, TAILS = "astray", "tails"
+TAILS = "tails"
 PURPOSES |= {
     "spread": "second moment of the response around its centre",
     ASTRAY: "responses that are outside of what is declared, or missing",
@@ -110,7 +107,7 @@ def counting(privacy: LabelOnly, n: int) -> float:
     pure = privacy.delta == 0
     query = LabelAstray(Interval(-1.0, 1.0), label_norm(pure))
     law = NoiseLaw("laplace" if pure else "gaussian", query.sensitivity())
-    hidden = law.upper(_CHANCE / 2) / (_MANY * max(n, 1))  # at a unit of noise
+    hidden = law.upper(CHANCE / 2) / (MANY * max(n, 1))  # at a unit of noise
     if pure:
         return float(np.clip(hidden / privacy.epsilon, _PURE_COUNTS, _MOST_PURE_COUNTS))
     mu = gdp_mu(privacy.epsilon, privacy.delta)
@@ -147,20 +144,7 @@ def counted(
     name, n = design.endog.name, holder.plan.n
     norm = label_norm(holder.plan.privacy.delta == 0)
     value, noise = holder.ask(LabelAstray(Interval(*design.internal_endog_bounds), norm), ASTRAY)
-    outside, missing = np.clip(value / n, 0.0, 1.0)
-    clear = max(_MANY, noise.upper(_CHANCE / value.size) / n)
-    near = noise.upper(0.025) / n
-    rough = f" (a share that is known to within {near:.0%})" if near >= _ROUGH else ""
-    remarks = []
-    if outside > clear:
-        moved = "and were moved to its ends: declare a wider one"
-        where = f"outside the declared range, {moved}"
-        remarks.append(f"About {outside:.0%} of {name!r} were {where}{rough}.")
-    if missing > clear:
-        what = "and were taken to be in the middle of their interval: leave these rows out"
-        remarks.append(f"About {missing:.0%} of {name!r} were missing, {what}{rough}.")
-    released = {"share outside": {name: float(outside)}, "share missing": {name: float(missing)}}
-    return released, tuple(remarks)
+    return shares_astray(name, value / n, NoiseLaw(noise.shape, noise.scale / n))
 
 
 def beyond(holder: LabelHolder, whole: Interval, center: float, half: float) -> tuple[Array, Array]:

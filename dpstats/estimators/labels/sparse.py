@@ -17,6 +17,7 @@ from dpstats.estimators.guesses import declared, round_up
 from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
+    counted_by_devices,
     covariates_of,
     known_term,
     label_plan,
@@ -202,26 +203,32 @@ class _Sparse(LabelMethod):
         else:
             how = _narrow(design, privacy, options)
         kept = {"sparsity": options.get("sparsity"), "inference": inference}
-        plan = label_plan(self, design, privacy, how, randomized(how), kept)
+        plan = label_plan(self, design, privacy, how, randomized(how, privacy), kept)
         return _predicted(plan, how, max(sizes) if sizes else USUAL)
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, select, and refit."""
-        z, how = send_responses(holder, design, plan, offset=False)
-        rows, sizes = covariates_of(design), sizes_of(plan.options["sparsity"])
+        z, rows, how = send_responses(holder, design, plan, offset=False)
+        sizes = sizes_of(plan.options["sparsity"])
         known = known_term(rows)
         low, high = design.internal_endog_bounds
         whole = how.interval.low <= low and high <= how.interval.high
         model = ClippedRegression.of(z, known, how, declared(design), whole)
         problem = _Problem(rows, model, PublicMoments(rows.x), design.standardization.intercept)
+        astray, remarks = counted_by_devices(holder, design, plan)
         if plan.options["inference"] == "split":
             plain = vector(len(z), lambda part: z[part] - known[part])
-            return self._split(problem, (holder.half(1), holder.half(2)), plain, how, sizes)
-        found = self._select(problem, sizes)
-        released = {**how.options(), "residual sd": found.error}
-        nothing = np.full(2 * (found.columns.size,), np.nan)
-        made = _estimate(rows, found, nothing, nothing.copy(), released, INFERENCE)
-        return replace(made, remarks=_by_chance(problem, found))
+            among = np.isin(holder.sending(how.counters), holder.half(1))
+            halves = np.flatnonzero(among), np.flatnonzero(~among)
+            made = self._split(problem, halves, plain, how, sizes)
+        else:
+            found = self._select(problem, sizes)
+            released = {**how.options(), "residual sd": found.error}
+            nothing = np.full(2 * (found.columns.size,), np.nan)
+            made = _estimate(rows, found, nothing, nothing.copy(), released, INFERENCE)
+            remarks = (*remarks, *_by_chance(problem, found))
+        released = {**made.released, **astray}
+        return replace(made, nobs=float(plan.n), released=released, remarks=remarks)
 
     def _split(
         self,

@@ -14,6 +14,7 @@ from dpstats.errors import OptionError, given
 from dpstats.estimators.bounds import AT_MOST_S, LABEL_SPARSE_LOWER, LINEAR
 from dpstats.estimators.labels.base import (
     LabelMethod,
+    counted_by_devices,
     covariates_of,
     label_plan,
     randomized,
@@ -138,7 +139,7 @@ class LabelLDPIHT(LabelMethod):
             "step": positive("step", options.get("step", _STEP)),
             "radius": 2 * how.sd if radius is None else positive("radius", radius) / scale,
         }
-        plan = label_plan(self, design, privacy, how, randomized(how), kept)
+        plan = label_plan(self, design, privacy, how, randomized(how, privacy), kept)
         width = s * math.log(max(len(plan.names), 2)) / rows
 
         def errors(epsilon: float) -> float:
@@ -149,8 +150,8 @@ class LabelLDPIHT(LabelMethod):
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the noisy responses, and iterate."""
-        z, how = send_responses(holder, design, plan)
-        rows, intercept = covariates_of(design), design.standardization.intercept
+        z, rows, how = send_responses(holder, design, plan)
+        intercept = design.standardization.intercept
         keep, radius = int(plan.options["sparsity"]), float(plan.options["radius"])
         always = [] if intercept is None else [int(intercept)]
         moments = PublicMoments(rows.x)
@@ -167,13 +168,15 @@ class LabelLDPIHT(LabelMethod):
             theta *= min(1.0, radius / size) if size > 0 else 1.0
             theta[always] = held
         support = np.union1d(np.flatnonzero(theta), always).astype(np.intp)
+        astray, remarks = counted_by_devices(holder, design, plan)
         nothing = np.full(2 * (support.size,), np.nan)
         return CoefficientEstimate(
             params=theta,
             cov=nothing,
             cov_privacy=nothing.copy(),
-            nobs=float(len(z)),
-            released=how.options(),
+            nobs=float(plan.n),
+            released=how.options() | astray,
+            remarks=remarks,
             support=tuple(int(j) for j in support),
             inference=INFERENCE,
         )
