@@ -12,9 +12,22 @@ from typing import ClassVar
 
 from dpstats.errors import OptionError, given, is_number
 
-__all__ = ["NOT_PRIVATE", "Central", "Federated", "LabelOnly", "Local", "Neighbors", "Privacy"]
+__all__ = [
+    "NOT_PRIVATE",
+    "SIMULATED",
+    "Central",
+    "Federated",
+    "LabelOnly",
+    "Local",
+    "Neighbors",
+    "Privacy",
+]
 
 NOT_PRIVATE = "reproducible: NOT private"  # what whatever was made with seeded noise is marked with
+SIMULATED = (
+    "Every device was simulated in this process, which held all rows. The law of the result is "
+    "that of real devices (model.randomizer, model.collector), with which no one holds them."
+)
 
 
 class Neighbors(StrEnum):

@@ -15,20 +15,15 @@ from dpstats.holders.transcript import RecordingHolder
 from dpstats.mechanisms.lots import BLOCK, Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.randomize import MessageSums
-from dpstats.privacy import Local
+from dpstats.privacy import SIMULATED, Local
 from dpstats.protocol import DeviceQuestion, Messages, Plan, Release
 
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
 
-__all__ = ["SIMULATED", "Clients", "check_question", "release_of"]
+__all__ = ["Clients", "check_question", "release_of"]
 
 Array = NDArray[np.float64]
-
-SIMULATED = (
-    "Every device was simulated in this process, which held all rows. The law of the result is "
-    "that of real devices (model.randomizer, model.collector), with which no one holds them."
-)
 
 _CELLS = 1 << 21  # coordinates of rows and of their messages read at a time: 16 MiB
 _CACHED = 1 << 18  # made, randomised and added at a time: 2 MiB stay near the processor

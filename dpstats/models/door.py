@@ -26,11 +26,10 @@ from dpstats.holders import (
     ResidentRows,
     check_responses,
 )
-from dpstats.holders.clients import SIMULATED
 from dpstats.holders.sealed import without_frames
 from dpstats.holders.store import OpenStore
 from dpstats.mechanisms.noise import Noise, SafeNoise
-from dpstats.privacy import Central, LabelOnly, Local, Neighbors
+from dpstats.privacy import SIMULATED, Central, LabelOnly, Local, Neighbors
 from dpstats.protocol import Estimator, Plan
 from dpstats.protocol.progress import reporter, watched
 from dpstats.results import Released as Results

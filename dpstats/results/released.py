@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from dpstats import version
 from dpstats.design import Design, design_from_dict
 from dpstats.errors import OptionError, among, given
-from dpstats.privacy import NOT_PRIVATE, Neighbors
+from dpstats.privacy import NOT_PRIVATE, SIMULATED, Neighbors
 from dpstats.results import archive
 from dpstats.results.margins import with_error_bounds
 from dpstats.results.privacy_report import PrivacyReport
@@ -204,8 +204,9 @@ class Released:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the summary says above the parameters: those of the plan, and what answers told."""
-        return (*self.plan.warnings, *self.estimate.remarks)
+        """What is said above the parameters of the answer, by the plan and by what was released."""
+        found = (*self.plan.warnings, *self.estimate.remarks)
+        return tuple(text for text in found if text != SIMULATED)
 
     @property
     def released(self) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby, zip_longest
 from typing import Any
 
-from dpstats.privacy import NOT_PRIVATE
+from dpstats.privacy import NOT_PRIVATE, SIMULATED
 from dpstats.protocol.estimate import ParameterTable
 from dpstats.results.inference import bounds_of, tests_of
 from dpstats.results.page import Page, TextTable
@@ -55,7 +55,8 @@ def page(
     table = fit.table
     left_out = len(table.names) - len(table.inner) if own.of_columns else 0
     counted = f"{left_out:,} column{' was' if left_out == 1 else 's were'} not selected"
-    warnings = [f"Warning: {text}" for text in fit.warnings]
+    simulated = [SIMULATED] * (SIMULATED in fit.estimate.remarks)
+    warnings = [f"Warning: {text}" for text in (*fit.warnings, *simulated)]
     tables = [
         _head(fit, own),
         TextTable((), tuple((line,) for line in warnings)),
@@ -270,6 +271,13 @@ def _short(value: Any) -> str:
     return with_digits(value, 4) if isinstance(value, float) else str(value)
 
 
+_ON_DEVICES = ("local", "label-only")
+_UNCOUNTED = (
+    "Nobody counted what lies outside of what is declared: devices move it to the ends. Too narrow "
+    "a range changes the answer without a word."
+)
+
+
 def _notes(fit: Released, own: Particulars, full: bool) -> Iterable[str]:
     """Explanations below the tables."""
     if fit.reproducible:
@@ -285,6 +293,9 @@ def _notes(fit: Released, own: Particulars, full: bool) -> Iterable[str]:
     yield from own.errors
     yield from own.meaning
     yield from (f"Design: {text}" for text in fit.design.notes)
+    on_devices = fit.plan.privacy.trust in _ON_DEVICES and fit.design.endog is not None
+    if on_devices and "share outside" not in fit.released:
+        yield _UNCOUNTED
     bound = fit.error_bound
     estimand = f"Estimand: {bound.estimand}." if bound.estimand else ""
     if not full:

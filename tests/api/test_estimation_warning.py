@@ -63,7 +63,9 @@ def test_devices_that_are_simulated_are_no_doubt_and_messages_of_real_ones_may_b
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = dp.proportion("y", rows, schema).fit(local, noise=SeededNoise(1))
-    assert found.warnings  # above the table it is said
+    assert not found.warnings
+    assert "Warning: Every device was simulated" in str(found.summary())
+    assert found.error_bound.sentence().startswith("With probability 95 %")
     model = dp.ols("y ~ x", table(), dp.Schema(y=dp.Numeric(-6, 6), x=dp.Numeric(-3000, 3000)))
     randomizer, collector = model.randomizer(local), model.collector(local)
     for row in table().head(300).to_dict("records"):
@@ -90,3 +92,15 @@ def test_what_is_made_of_a_fit_that_warns_says_so():
         drawn = dp.plot.coefficients(found, names=["line"]).get_legend()
         assert ("line (warns)" in drawn.get_texts()[0].get_text()) is said
     assert "[the fit warns]" in fit(NARROW).get_margeff(new=table().head()).summary()
+
+
+def test_where_nobody_counts_what_was_moved_the_summary_says_that() -> None:
+    said, local = "Nobody counted what lies outside", dp.Local(2.0)
+    model = dp.ols("y ~ x", table(), WIDE)
+    assert said in str(model.fit(local, noise=SeededNoise(1)).summary())
+    label = model.fit(dp.LabelOnly(2.0), noise=SeededNoise(1))
+    assert "share outside" in label.released
+    assert said not in str(label.summary())
+    few = dp.ols("y ~ x", table().head(100), WIDE).fit(dp.LabelOnly(1.0), noise=SeededNoise(1))
+    assert said in str(few.summary())
+    assert said not in str(fit(WIDE).summary())

@@ -13,8 +13,8 @@ from dpstats.accounting.events import Gaussian, Laplace, Parallel, Pure, Selecti
 from dpstats.errors import BudgetError, OptionError, PlanError, TrustError
 from dpstats.estimators import find
 from dpstats.holders import Clients, Labels
-from dpstats.holders.clients import SIMULATED
 from dpstats.mechanisms.noise import SeededNoise
+from dpstats.privacy import SIMULATED
 from dpstats.protocol import Plan
 from tests.contracts.accountants import attack, upper, worlds
 from tests.contracts.cases import Table

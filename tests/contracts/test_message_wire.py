@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dpstats.errors import OptionError
-from dpstats.holders.clients import SIMULATED
 from dpstats.holders.device import envelope_of
 from dpstats.holders.wire import HEADER_BYTES, ID_BYTES, pack
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.models.devices import Collector, Randomizer
+from dpstats.privacy import SIMULATED
 from tests.contracts.cases import Table
 from tests.contracts.messages import MessageCase, each_local
 from tests.contracts.test_message_independence import garbage
