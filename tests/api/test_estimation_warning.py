@@ -67,7 +67,8 @@ def test_devices_that_are_simulated_are_no_doubt_and_messages_of_real_ones_may_b
     assert "Warning: Every device was simulated" in str(found.summary())
     assert found.error_bound.sentence().startswith("With probability 95 %")
     model = dp.ols("y ~ x", table(), dp.Schema(y=dp.Numeric(-6, 6), x=dp.Numeric(-3000, 3000)))
-    randomizer, collector = model.randomizer(local), model.collector(local)
+    randomizer = model.randomizer(local, noise=SeededNoise(2))
+    collector = model.collector(local)
     for row in table().head(300).to_dict("records"):
         collector.add(randomizer(row))
     with pytest.warns(EstimationWarning) as caught:

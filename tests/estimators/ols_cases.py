@@ -60,8 +60,10 @@ class Cell:
 
     @property
     def prediction(self) -> float:
-        """Predicted over measured standard error."""
-        return float(np.mean(self.plan.predicted_se)) / self.rmse
+        """Predicted over measured standard error: columns are uniform, as at the lower end."""
+        assert all(unit.startswith("/sd(") for unit in self.plan.predicted_units)
+        least = np.mean([low for low, _ in self.plan.predicted_range])
+        return float(least) * math.sqrt(12) / 2 / self.rmse  # over the sd of U(-1, 1)
 
 
 def simulate(

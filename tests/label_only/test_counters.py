@@ -97,6 +97,24 @@ def test_shares_are_unbiased_and_as_far_off_as_planned_and_sound_ranges_raise_no
     assert sum(warned) <= 2  # .003 expected
 
 
+def test_noise_on_shares_is_that_of_the_channel() -> None:
+    """400 answers of a holder about rows of which none is outside; half of the noise is seen."""
+    data = table(2_000, 0)
+    made = design(data)
+    plan = LabelOLS().plan(made, LOCAL, len(data))
+    counters, channel = plan.options["counters"], Subset(3, 1.0)
+    query = RandomizedMarks(Interval(*made.internal_endog_bounds), channel, counters)
+    drawn = np.array(
+        [
+            Labels(made.source(data), made, plan, SeededNoise(seed)).ask(query, "astray").value
+            for seed in range(400)
+        ]
+    )
+    noise = np.sqrt(np.diag(channel.noise(np.array([1.0, 0.0, 0.0])))[1:] / counters)
+    np.testing.assert_allclose(drawn.std(axis=0), noise, rtol=0.15)
+    assert np.all(np.abs(drawn.mean(axis=0)) < 4 * noise / 20)
+
+
 def test_devices_are_as_many_as_tell_something_and_no_more() -> None:
     for epsilon in (0.5, 1.0, 4.0):
         privacy = LabelOnly(epsilon)

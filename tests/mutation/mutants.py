@@ -390,20 +390,18 @@ MUTANTS = [
     mutant(
         "stores a row in the results",
         DOOR,
-        "        return concluded(estimator, holder, design, plan, ledger.state())\n",
-        "        found = concluded(estimator, holder, design, plan, ledger.state())\n"
-        '        found.estimate.released["first"] = source.block(5, 6).y[0]\n'
-        "        return found\n",
+        "            result = concluded(estimator, holder, design, plan, ledger.state())\n",
+        "            result = concluded(estimator, holder, design, plan, ledger.state())\n"
+        '            result.estimate.released["first"] = source.block(5, 6).y[0]\n',
         "test_secrets.py",
         "no_canary",
     ),
     mutant(
         "keeps the holder in the results",
         DOOR,
-        "        return concluded(estimator, holder, design, plan, ledger.state())\n",
-        "        found = concluded(estimator, holder, design, plan, ledger.state())\n"
-        '        object.__setattr__(found.estimate, "_holder", holder)\n'
-        "        return found\n",
+        "            result = concluded(estimator, holder, design, plan, ledger.state())\n",
+        "            result = concluded(estimator, holder, design, plan, ledger.state())\n"
+        '            object.__setattr__(result.estimate, "_holder", holder)\n',
         "test_secrets.py",
         "canary or holder",
     ),
@@ -582,8 +580,8 @@ MUTANTS = [
     mutant(
         "takes any channel of a response for the one that was charged",
         LABELS,
-        "if channel.event != event:",
-        "if channel.dim == 0:",
+        "if query.channel.event != event:",
+        "if query.channel.dim == 0:",
         "test_message_independence.py",
         "another_channel",
     ),
@@ -631,18 +629,26 @@ MUTANTS = [
     mutant(
         "returns responses without noise",
         LABELS,
-        "sent[part] = middle + half * channel.decode(payloads)[:, 0]",
-        "sent[part] = middle + v[part] + 0 * channel.decode(payloads)[:, 0]",
+        "sent[part] = middle + half * decoded[:, 0]",
+        "sent[part] = middle + half * (v + 0 * decoded[:, 0])",
         "test_message_independence.py",
         "knows_nothing and label-ols",
     ),
     mutant(
         "adds half of the noise to responses",
         LABELS,
-        "sent[part] = middle + half * channel.decode(payloads)[:, 0]",
-        "sent[part] = middle + 0.5 * (half * channel.decode(payloads)[:, 0] + v[part])",
+        "sent[part] = middle + half * decoded[:, 0]",
+        "sent[part] = middle + 0.5 * half * (decoded[:, 0] + v)",
         "test_message_noise.py",
         "responses_have_the_declared and label-ols",
+    ),
+    mutant(
+        "counts where responses lie without noise",
+        LABELS,
+        "total += channel.decode(messages(channel, mine, self._noise)).sum(axis=0)",
+        "total += mine.sum(axis=0) + 0 * messages(channel, mine, self._noise).sum()",
+        "test_message_independence.py",
+        "knows_nothing and label-ols",
     ),
     mutant(
         "takes half of the sensitivity of scores",
@@ -767,20 +773,18 @@ MUTANTS = [
     mutant(
         "stores a response in the results",
         DOOR,
-        "        return concluded(estimator, holder, design, plan, ledger.state())\n",
-        "        found = concluded(estimator, holder, design, plan, ledger.state())\n"
-        '        found.estimate.released["first"] = source.block(5, 6).y[0]\n'
-        "        return found\n",
+        "            result = concluded(estimator, holder, design, plan, ledger.state())\n",
+        "            result = concluded(estimator, holder, design, plan, ledger.state())\n"
+        '            result.estimate.released["first"] = source.block(5, 6).y[0]\n',
         "test_message_secrets.py",
         "no_canary",
     ),
     mutant(
         "keeps who holds the messages",
         DOOR,
-        "        return concluded(estimator, holder, design, plan, ledger.state())\n",
-        "        found = concluded(estimator, holder, design, plan, ledger.state())\n"
-        '        object.__setattr__(found.estimate, "_holder", holder)\n'
-        "        return found\n",
+        "            result = concluded(estimator, holder, design, plan, ledger.state())\n",
+        "            result = concluded(estimator, holder, design, plan, ledger.state())\n"
+        '            object.__setattr__(result.estimate, "_holder", holder)\n',
         "test_message_secrets.py",
         "canary or holder",
     ),

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 import dpstats.queries as queries
 from dpstats import Local
-from dpstats.channels import channel
+from dpstats.channels import Subset, channel
 from dpstats.errors import DPStatsError
 from dpstats.families import POISSON
 from dpstats.holders import Curator, Labels
@@ -30,7 +30,7 @@ from dpstats.queries import (
 )
 from dpstats.queries.as_json import QUERIES, query_from_dict, query_to_dict
 from dpstats.queries.column_scores import ColumnScores
-from dpstats.queries.label_cells import LabelAstray
+from dpstats.queries.label_cells import LabelAstray, RandomizedMarks
 from dpstats.queries.labels import Interval, RandomizedLabels, WeightedResiduals
 from tests.contracts.cases import CASES, Case, one_of_each_kind
 from tests.contracts.messages import MESSAGES
@@ -110,6 +110,7 @@ RARE = [
 EVERY = [*(case.query for case in QUESTIONS), *ABOUT_LABELS, *RARE]
 EVERY += [
     LabelAstray(Interval(-1.0, 2.0)),
+    RandomizedMarks(Interval(-1.0, 2.0), Subset(3, 1.0), 40),
     CandidateLosses(np.stack([MIDDLE, -MIDDLE]), 0.5, np.array([0.1, 1 / 3])),
 ]
 
