@@ -112,6 +112,7 @@ def both(case: Case, df: pd.DataFrame, schema: dp.Schema, formula: str) -> tuple
 LONG = [pytest.param(case, marks=pytest.mark.slow) for case in CASES if case.fits > 40]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", [*grid([c for c in CASES if c.fits <= 40], 1), *LONG], ids=str)
 def test_a_bound_on_the_distance_to_the_non_private_answer_holds(case):
     ratios = []

@@ -112,6 +112,7 @@ def test_a_comparison_with_a_group_that_noise_hides_is_not_identified() -> None:
     assert ranked.conf_int().to_numpy().tolist() == [[0.0, 1.0]]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rows", [5, 30])
 @pytest.mark.parametrize("few", ["rows", "values"])
 def test_where_noise_hides_all_places_intervals_hold_for_the_declared_range(
@@ -274,6 +275,7 @@ def test_independence_is_refused_at_its_level_and_naive_tests_of_noisy_counts_re
     assert power > 0.8
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("n", [5, 15, 40])
 def test_independence_of_few_rows_is_refused_too_seldom_not_too_often(n: int) -> None:
     """250 tables of 3 x 4 and noise of 6 rows: by (r - 1)(c - 1) degrees .1 to .25 are refused."""

@@ -13,6 +13,7 @@ import dpstats as dp
 from dpstats import SeededNoise
 from dpstats.estimators.central.newton import climb
 from dpstats.estimators.central.newton.budget import between_0_and_1
+from tests.grids import grid
 
 N = 20_000
 
@@ -33,7 +34,7 @@ def counts(formula: str) -> tuple[dp.Model, Any, Any]:
     return model, data, rows.fit(cov_type="HC1")
 
 
-@pytest.mark.parametrize(("formula", "most"), [("poly(x, 3)", 0.8), ("bs(x, df=6)", 0.55)])
+@pytest.mark.parametrize(("formula", "most"), grid([("poly(x, 3)", 0.8), ("bs(x, df=6)", 0.55)], 1))
 def test_intervals_of_counts_hold_where_a_model_of_normal_rows_knows_no_curvature(formula, most):
     """Of 12 fits; by the curvature that the model expected there it was 3 and 98 %.
 

@@ -272,6 +272,7 @@ def test_intervals_of_descriptions_cover(name: str, mean: float, sd: float) -> N
     assert coverage(found, truth, 0.3)[0] < 0.87
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", grid(["y", "skewed"], 1))
 def test_intervals_of_standard_deviations_cover_are_no_longer_and_would_not_cover_halved(
     name: str,

@@ -196,6 +196,7 @@ def test_scales_far_too_wide_stop_no_fit(scale):
     assert scale < 1_000 or not found.has_inference
 
 
+@pytest.mark.full
 def test_columns_that_are_all_but_alike_have_intervals():
     """A correlation of .995, a fifth of each missing: second moments of what was observed are
     far too rough, and before those of completed rows were used no fit had an interval."""

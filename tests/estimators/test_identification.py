@@ -354,6 +354,7 @@ def test_standard_errors_of_a_factor_are_not_those_of_nothing_known() -> None:
     assert not model.plan(dp.Central(2.0, DELTA)).warnings
 
 
+@pytest.mark.full
 def test_hidden_coefficients_stay_where_ranges_say_that_they_may_be() -> None:
     """Two hundred rows: noise made up intercepts 40 times the range, and intervals 1,000 times."""
     rng = np.random.default_rng(3)

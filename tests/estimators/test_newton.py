@@ -602,6 +602,7 @@ def test_a_logit_of_rare_events_comes_to_rest_where_a_factor_matters(level):
     assert np.mean(held) >= 0.9
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("model", "level", "effect"),
     grid([("probit", -2.0, 1.0), ("poisson", 0.0, 2.0), ("cloglog", -2.5, 2.0)], 1),
@@ -670,6 +671,7 @@ def squared(seed: int) -> tuple[Any, Any]:
     return dp.logit("y ~ x + I(x**2)", table, dp.Schema(x=dp.Numeric(0, 15), y=dp.Boolean())), exact
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_a_square_of_a_skewed_column_is_told_far_out_where_curvatures_do_not_show_it(
     epsilon: float,

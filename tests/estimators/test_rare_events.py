@@ -12,6 +12,7 @@ import statsmodels.formula.api as smf
 
 import dpstats as dp
 from dpstats.estimators.central.newton import likelihood
+from tests.grids import grid
 
 N = 20_000
 SCHEMA = dp.Schema(a=dp.Numeric(-1, 1), b=dp.Numeric(-1, 1), y=dp.Numeric(0, 1))
@@ -53,7 +54,9 @@ def off(kind: str, share: float, fits: int, **options: Any) -> tuple[np.ndarray,
 
 @pytest.mark.parametrize(
     ("kind", "share", "rms"),
-    [("count", 0.1, 1.5), ("count", 0.05, 1.8), ("amount", 0.12, 1.8), ("answer", 0.05, 2.0)],
+    grid(
+        [("answer", 0.05, 2.0), ("count", 0.1, 1.5), ("count", 0.05, 1.8), ("amount", 0.12, 1.8)], 2
+    ),
 )
 def test_events_are_not_lost_where_most_rows_have_none(
     kind: str, share: float, rms: float, monkeypatch: pytest.MonkeyPatch
@@ -125,6 +128,7 @@ def test_nothing_is_made_of_a_scale_that_could_not_be_found() -> None:
     assert fit.bse.max() < 0.1
 
 
+@pytest.mark.full
 def test_answers_explained_by_a_linear_model_where_rows_are_public() -> None:
     """No score is longer than its row times the range: nothing lies beyond a clip at that."""
     schema = dp.Schema({**SCHEMA, "y": dp.Numeric(0, 1)})

@@ -121,6 +121,7 @@ def counts(seed: int, effect: float, share: float, n: int = 10_000) -> tuple[Any
     return dp.glm("y ~ g + x", data, schema, family="poisson"), plain
 
 
+@pytest.mark.full
 def test_a_level_with_a_twentieth_of_the_mean_is_held() -> None:
     """The step was by the curvature of a mean three times as large: none of 16 was held."""
     held = []
@@ -131,6 +132,7 @@ def test_a_level_with_a_twentieth_of_the_mean_is_held() -> None:
     assert sum(held) >= 14
 
 
+@pytest.mark.full
 def test_steps_that_correct_earlier_ones_go_no_far_way_along_a_level() -> None:
     """Of 24 fits 14 were 66 to 84 standard errors off, now one is."""
     off = []

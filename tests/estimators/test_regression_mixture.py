@@ -274,6 +274,7 @@ def test_where_weights_alone_pair_the_components_of_a_dummy_there_is_no_interval
     np.testing.assert_allclose(slopes, [-1.5, 2.0], atol=0.15)
 
 
+@pytest.mark.full
 def test_regressions_that_predict_alike_are_said_to():
     def said(gap, n=20_000):
         coef = np.array([[0.5, 0.5, -0.5], [0.5 + gap, 0.5, -0.5]])
@@ -445,7 +446,7 @@ def test_other_designs_are_fitted_in_the_units_of_the_table(case):
 
 @pytest.mark.parametrize(
     ("column", "named"),
-    [("double", "'a', 'b'"), ("constant", "'Intercept', 'b'"), ("rare", "'b'")],
+    grid([("double", "'a', 'b'"), ("constant", "'Intercept', 'b'"), ("rare", "'b'")], 1),
 )
 def test_columns_that_do_not_vary_apart_are_named_and_have_no_interval(column, named):
     """Whitened by noise alone, a direction would seem as long as any, and its slope known."""

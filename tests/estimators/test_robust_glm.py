@@ -131,6 +131,7 @@ def test_a_large_epsilon_gives_statsmodels(setting: Setting) -> None:
     assert se == pytest.approx(exact.bse, rel=0.05)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "setting",
     [

@@ -175,6 +175,7 @@ def test_intervals_cover(setting: Setting) -> None:
     assert with_halved_variances(cell).coverage < 0.9
 
 
+@pytest.mark.full
 def test_intervals_without_the_privacy_noise_would_not_cover() -> None:
     plan, shape = UNIFORM.plan(10_000, 0.3), UNIFORM.design
     rng = np.random.default_rng(6)

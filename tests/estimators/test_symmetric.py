@@ -89,6 +89,7 @@ def test_both_models_are_found_with_intervals() -> None:
     assert "normal=True" in unasserted.no_inference
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", [7, 8])
 def test_a_sigma_that_noise_hides_does_not_make_questions_of_no_use(seed) -> None:
     """Where second moments make sigma look like 0, clips at multiples of it kept nothing.
@@ -146,6 +147,7 @@ def test_rows_that_are_no_such_mixture_get_no_interval(errors: str) -> None:
     assert not fit.has_inference
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["rows", "lines"])
 def test_one_population_is_not_taken_for_two(kind: str) -> None:
     """What errors make of b = 0 is about 2 sqrt(2 d) = 6 standard errors long, and no b."""

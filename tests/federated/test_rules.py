@@ -74,6 +74,7 @@ def errors(rule: str, pattern: str, d: int, draws: int) -> tuple[float, float, f
     return float(np.sqrt(made / own)), held, shrunk
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("rule", "pattern"),
     grid([(r, p) for r in MOST for p in PATTERNS], lambda case: case[1] in ("none", "half far")),

@@ -62,6 +62,7 @@ def errors(made: list[Any]) -> Any:
     return np.array([f.params.to_numpy() - [1, *SLOPES] for f in made])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("epsilon", [0.5, pytest.param(2.0, marks=pytest.mark.full)])
 def test_it_errs_less_than_sums_of_responses_do_and_covers(epsilon: float) -> None:
     """Errors are .58 and .7 of theirs; 24 fits of five coefficients (standard error 2 %)."""
@@ -140,6 +141,7 @@ def test_where_noise_hides_lengths_the_plan_says_so_and_sums_are_the_default() -
     assert np.isfinite(fit.bse).all()
 
 
+@pytest.mark.full
 def test_laplace_noise_gives_pure_privacy_and_covers() -> None:
     made = fits(LabelOnly(1.0, curator=True), 10_000, 12, method="label-curator-newton")
     assert all(f.plan.cost == pytest.approx((1.0, 0.0)) for f in made)

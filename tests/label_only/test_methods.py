@@ -240,6 +240,7 @@ def _not_log_linear() -> dict[str, Any]:
     return {"x": x, "y": np.minimum(rng.poisson(0.3 + 2 * np.maximum(x, 0.0)), 8)}
 
 
+@pytest.mark.full
 def test_a_mean_that_is_not_right_has_the_intervals_of_maximum_likelihood():
     """z over 40 fits: about N(0, 1) at the score's root; the weights of messages move it by 3."""
     table = _not_log_linear()
