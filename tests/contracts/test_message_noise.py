@@ -228,3 +228,20 @@ def test_randomised_responses_have_the_declared_variance_about_the_responses(
         else:  # one bit about its middle
             assert squares[0] == pytest.approx(channel.variance(v**2))
         assert abs(z.mean() - held) < 7.0 * z.std() / math.sqrt(len(z))
+
+
+@each_response
+def test_shares_of_devices_that_count_have_the_declared_variance(case: MessageCase) -> None:
+    """About none, where no response is outside or missing; 80 answers."""
+    data = case.table(DRAWS)
+    data |= {"y": np.zeros(DRAWS)}
+    plan = case.plan(data)
+    (question,) = (q for q in asked_of(case, data, None) if q.slot == "astray")
+    query, drawn = question.query, []
+    for seed in range(80):
+        holder = opened(case, plan, data, SeededNoise(seed))
+        drawn.append(holder.ask(query, question.slot).value)
+    declared = np.diag(query.channel.noise(np.array([1.0, 0.0, 0.0])))[1:] / query.counters
+    # A variance of 80 draws is within 1 +- .71 but for a chance of 1e-5; half of the sd is .25.
+    assert np.all(np.abs(np.var(drawn, axis=0) / declared - 1) < 0.71)
+    assert np.all(np.abs(np.mean(drawn, axis=0)) < 5 * np.sqrt(declared / 80))

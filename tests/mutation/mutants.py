@@ -647,8 +647,8 @@ MUTANTS = [
         LABELS,
         "total += channel.decode(messages(channel, mine, self._noise)).sum(axis=0)",
         "total += mine.sum(axis=0) + 0 * messages(channel, mine, self._noise).sum()",
-        "test_message_independence.py",
-        "knows_nothing and label-ols",
+        "test_message_noise.py",
+        "devices_that_count and label-ols",
     ),
     mutant(
         "takes half of the sensitivity of scores",
