@@ -60,6 +60,18 @@ def test_without_messages_the_result_knows_nothing_of_the_data(case: MessageCase
     assert one == wild
 
 
+@each_response
+def test_the_same_holds_where_some_devices_count(case: MessageCase) -> None:
+    data = case.table(3_000)
+    assert case.plan(data).options["counters"] > 0
+    tables = [data, case.other(data), garbage(case, data)]
+    assert written(case, data) != written(case, tables[2])
+    with silenced():
+        one, other, wild = (written(case, t) for t in tables)
+    assert '"share outside"' in one
+    assert one == other == wild
+
+
 @each_of_devices
 def test_the_same_holds_for_every_channel(case: MessageCase) -> None:
     if "channel" not in case.estimator.options:
