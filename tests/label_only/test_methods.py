@@ -71,7 +71,9 @@ def test_least_squares_covers(epsilon, n, reps, schema, curator):
     privacy = LabelOnly(epsilon, 1e-6 if curator else 0.0, curator=curator)
     z, *_ = errors(method, "ols", n, privacy, reps, schema)
     margin = 3 * math.sqrt(0.05 * 0.95 / reps) / math.sqrt(2)  # coefficients are correlated
-    assert 0.94 - margin < covers(z) < 0.96 + margin
+    # A curator who clips allows for what that may leave out, also where it leaves nothing.
+    most = 1.0 if curator and schema is not None else 0.96 + margin
+    assert 0.94 - margin < covers(z) <= most
 
 
 @pytest.mark.slow
