@@ -96,8 +96,8 @@ class FeasibilityWarning(DPStatsWarning):
 class EstimationWarning(DPStatsWarning):
     """What a fit released says that its answer is in doubt; `results` is the fit, as it was paid.
 
-    The text is that of `Results.warnings`, which is above the coefficients, too. Where warnings are
-    made errors nothing is lost: the results come with it.
+    The text is what answers told among `Results.warnings`, which is above the coefficients, too.
+    Where warnings are made errors nothing is lost: the results come with it.
     """
 
     def __init__(self, message: str, results: Any = None) -> None:

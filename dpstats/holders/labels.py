@@ -109,6 +109,7 @@ class Labels(RecordingHolder):
         super().__init__(plan, noise, on_answer)
         self._curator = plan.privacy.curator
         self._lots, self._counting = Lots(self._noise, n), Lots(self._noise, n)
+        self._few: dict[int, NDArray[np.intp]] = {}
         self._answered: set[str] = set()
 
     def half(self, branch: int) -> NDArray[np.intp]:
@@ -172,7 +173,15 @@ class Labels(RecordingHolder):
 
     def sending(self, counters: int) -> NDArray[np.intp]:
         """Positions, ascending, of the devices that send their response; see `LabelHolder`."""
-        return np.sort(self._counting.ranked(counters, len(self._counting)))
+        mine = np.ones(len(self._lots), dtype=np.bool_)
+        mine[self._counters(counters)] = False
+        return np.flatnonzero(mine)
+
+    def _counters(self, count: int) -> NDArray[np.intp]:
+        """Positions of the devices that count; lots are read once."""
+        if count not in self._few:
+            self._few[count] = self._counting.ranked(0, count)
+        return self._few[count]
 
     def _randomized(self, query: RandomizedLabels) -> tuple[Array, float]:
         """Messages about responses, decoded, and the standard deviation of their noise at 0."""
@@ -189,7 +198,7 @@ class Labels(RecordingHolder):
 
     def _counted(self, query: RandomizedMarks) -> tuple[Array, float]:
         """Decoded shares of the devices that count, and the standard deviation of their noise."""
-        channel, few = query.channel, self._counting.ranked(0, query.counters)
+        channel, few = query.channel, self._counters(query.counters)
         cells, total = np.eye(channel.dim), np.zeros(channel.dim)
         for part in blocks(len(few)):
             mine = cells[self._marks[few[part]]]
