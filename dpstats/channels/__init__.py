@@ -15,11 +15,12 @@ from dpstats.channels.hemisphere import Hemisphere
 from dpstats.channels.laplace import LaplaceNoise
 from dpstats.channels.piecewise import TYPICAL_SQUARE, Piecewise
 from dpstats.channels.privunit import PrivUnit
-from dpstats.channels.subset import Subset
+from dpstats.channels.subset import MOST_CELLS, Subset
 from dpstats.errors import OptionError
 
 __all__ = [
     "CHANNELS",
+    "MOST_CELLS",
     "Binary",
     "Channel",
     "CoordinateSampling",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.channels import CHANNELS, Channel, Subset, channel
 from dpstats.errors import OptionError, given, is_number
+from dpstats.estimators.counters import counters_of
 from dpstats.estimators.guesses import declared, round_up, with_errors
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Options, Plan
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANNEL_OPTIONS",
-    "MANY",
     "Responses",
-    "counters_of",
-    "error_of_count",
     "expect_labels",
     "linear_shrinkage",
     "marks_channel",
@@ -49,10 +47,6 @@ _SPREAD = math.sqrt(2.0) / 4  # ratio: sd over half-range of a response with no 
 _EXPLAINED = 0.5  # share: of the response's variance that covariates explain, as far as is known
 _BIAS = 0.25  # ratio: largest bias by clipping that is planned, over the smallest standard error
 _NARROWEST = 1.5  # sds: least clip where clipping is not undone
-MANY = 0.05  # wording: share of responses astray that is said
-_MOST_COUNTERS = 0.03  # share: of devices that count what is outside, in place of their response
-_SEEN = 0.02  # share: error of that count, at which more devices are not asked
-_BLIND = 0.3  # share: error of that count, from which none is
 _FINE = 0.5  # wording: error over coefficients at which a fit is worth its budget
 _SCALES = np.arange(0.5, 12.01, 0.1)  # numerical: clips that are tried, in declared scales
 _RESPONSE = (
@@ -204,7 +198,7 @@ def responses(
         if privacy.curator:
             return draft
         channel = _best(options.get("channel"), privacy, draft, binary)
-        return replace(draft, channel=channel).counting(counters_of(privacy, n), n)
+        return replace(draft, channel=channel).counting(counters_of(marks_channel(privacy), n), n)
 
     def around(half: float) -> Interval:
         return Interval(float(max(low, center - half)), float(min(high, center + half)))
@@ -221,21 +215,6 @@ def responses(
         if tolerable(tried, float(scales)) <= 1e-9:
             return replace(tried, assumptions=(_RESPONSE, _TAILS.format(scales)))
     return whole
-
-
-def counters_of(privacy: LabelOnly, n: int) -> int:
-    """How many of n devices say where their response lies, in place of it; 0 if that tells nothing.
-
-    As many as know a small share to within `_SEEN`, and no more than `_MOST_COUNTERS` of all.
-    """
-    one, most = error_of_count(privacy), int(_MOST_COUNTERS * n)
-    return 0 if one > _BLIND**2 * most else min(most, math.ceil(one / _SEEN**2))
-
-
-def error_of_count(privacy: LabelOnly) -> float:
-    """Variance of a share as one device tells it, noise and sampling, where the share is small."""
-    noise = marks_channel(privacy).noise(np.array([1 - MANY, MANY, 0.0]))
-    return float(noise[1, 1]) + MANY * (1 - MANY)
 
 
 def marks_channel(privacy: LabelOnly) -> Subset:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import DataError, PlanError
+from dpstats.holders.device import count_of
 from dpstats.holders.sealed import sealed
 from dpstats.holders.transcript import RecordingHolder
+from dpstats.mechanisms.draws import drawn
 from dpstats.mechanisms.lots import BLOCK, Lots
-from dpstats.mechanisms.noise import Noise
+from dpstats.mechanisms.noise import Noise, NoiseStream
 from dpstats.mechanisms.randomize import MessageSums
 from dpstats.privacy import SIMULATED, Local
-from dpstats.protocol import DeviceQuestion, Messages, Plan, Release
+from dpstats.protocol import CountQuestion, DeviceQuestion, Messages, Plan, Release
 
 if TYPE_CHECKING:
+    from dpstats.channels import Channel
     from dpstats.design import Design, Source
 
 __all__ = ["Clients", "check_question", "release_of"]
@@ -43,7 +47,8 @@ class Clients(RecordingHolder):
     design : Design
         Public design.
     plan : Plan
-        Its one mechanism is a message; its ``"shares"`` say how devices are divided into rounds.
+        Its first mechanism is a message; a second is that of devices that count instead, where the
+        share ``"counting"`` of them do. ``"shares"`` say how devices are divided into rounds.
     noise : Noise
         Source of randomness, of the division into rounds too.
     public : ndarray of shape (d, d), optional
@@ -74,7 +79,8 @@ class Clients(RecordingHolder):
         if source.is_sparse:
             raise DataError("A device holds one dense record: pass a dense array or a table.")
         self.public = public
-        self._source = source
+        self._source, self._design = source, design
+        self._asked = 0  # rounds
         super().__init__(plan, noise, on_answer)
         self._lots = Lots(self._noise, len(source))
         self._rounds = self._divided(len(source), plan.options["shares"])
@@ -108,21 +114,47 @@ class Clients(RecordingHolder):
     def collect(self, question: DeviceQuestion, part: int) -> Messages:
         """Ask the devices of round `part`; see `LocalHolder.collect`."""
         check_question(question, self._plan)
-        if part != len(self._transcript) or part >= len(self._rounds):
+        if part != self._asked or part >= len(self._rounds):
             raise PlanError(f"Round {part} was already asked, or is not the next one.")
-        (begin, end), message = self._rounds[part], question.message
-        sums = MessageSums(question.channel, self._noise)
-        step, few = (max(1, cells // message.dim) for cells in (_CELLS, _CACHED))
-        for places in self._places(begin, end, step):
-            block = self._source.block(int(places[0]), int(places[-1]) + 1)
-            here = places - places[0]
-            for first in range(0, here.size, few):
-                some = here[first : first + few]
+        self._asked += 1
+        count, message = count_of(self._design, question), question.message
+        asked: list[DeviceQuestion | CountQuestion] = [question]
+        asked += [] if count is None else [count]
+        answers, *counts = (_Answers(each.channel, self._noise) for each in asked)
+        for places in self._places(*self._rounds[part], max(1, _CELLS // message.dim)):
+            start, stop = int(places[0]), int(places[-1]) + 1
+            if count is not None:
+                counting = drawn(self._noise, question.counting, places.size)
+                astray = self._source.astray(start, stop)[places[counting] - start]
+                counts[0].add(count.message.rows(astray))
+                places = places[~counting]
+            block, few = self._source.block(start, stop), max(1, _CACHED // message.dim)
+            for first in range(0, places.size, few):
+                some = places[first : first + few] - start
                 y = None if block.y is None else block.y[some]
-                sums.add(message.rows(block.x[some], y, block.keep[some]))
-        mean, second = sums.averages()
-        self._note(release_of(question, self._plan, part, end - begin))
-        return Messages(end - begin, mean, second)
+                answers.add(message.rows(block.x[some], y, block.keep[some]))
+        for each, sent in zip(asked, (answers, *counts), strict=True):
+            self._note(release_of(each, self._plan, part, sent.count))
+        return replace(answers.messages(), astray=counts[0].messages() if counts else None)
+
+
+class _Answers:
+    """Messages through one channel, added up."""
+
+    def __init__(self, channel: Channel, noise: NoiseStream) -> None:
+        self.count, self._dim = 0, channel.dim
+        self._sums = MessageSums(channel, noise)
+
+    def add(self, values: Array) -> None:
+        """Randomise values (m, dim), and add them."""
+        self.count += len(values)
+        self._sums.add(values)
+
+    def messages(self) -> Messages:
+        """What a method is handed; zeros where no device answered."""
+        if not self.count:
+            return Messages(0, np.zeros(self._dim), np.zeros((self._dim,) * 2))
+        return Messages(self.count, *self._sums.averages())
 
 
 def check_question(question: DeviceQuestion, plan: Plan) -> None:
@@ -136,6 +168,8 @@ def check_question(question: DeviceQuestion, plan: Plan) -> None:
     channel, message = question.channel, question.message
     if channel.event != plan.mechanisms[0].event:
         raise PlanError(f"The channel costs {channel.event}, the plan {plan.mechanisms[0].event}.")
+    if question.counting != plan.options.get("counting", 0.0):
+        raise PlanError(f"{question.counting:.3g} of the devices are to count: not as planned.")
     if (channel.dim, channel.domain) != (message.dim, message.ball):
         raise PlanError(
             f"The channel takes the {channel.domain} ball in {channel.dim} dimensions, the message "
@@ -143,12 +177,15 @@ def check_question(question: DeviceQuestion, plan: Plan) -> None:
         )
 
 
-def release_of(question: DeviceQuestion, plan: Plan, part: int, count: int) -> Release:
+def release_of(
+    question: DeviceQuestion | CountQuestion, plan: Plan, part: int, count: int
+) -> Release:
     """The record of a round in which `count` devices answered."""
     channel, message = question.channel, question.message
     sd = float(np.sqrt(channel.variance() / channel.dim))
+    counts = isinstance(question, CountQuestion)
     return Release(
-        slot=plan.mechanisms[0].slot,
+        slot=plan.mechanisms[int(counts)].slot,
         query=message.name,
         parameters=message.parameters(),
         sensitivity=2.0,  # two messages are at most the diameter of the ball apart

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,19 +12,20 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError
 from dpstats.holders.clients import release_of
-from dpstats.holders.device import envelope_of
-from dpstats.holders.wire import ID_BYTES, unpack
+from dpstats.holders.device import count_of, envelope_of, envelope_of_count
+from dpstats.holders.wire import ID_BYTES, Envelope, OpenedMessage, unpack
 from dpstats.protocol import Messages
 
 if TYPE_CHECKING:
     from dpstats.design import Design
-    from dpstats.protocol import DeviceQuestion, Plan, Release
+    from dpstats.protocol import CountQuestion, DeviceQuestion, Plan, Release
 
 __all__ = ["REASONS", "MessageCollector", "ReceivedMessages"]
 
 Array = NDArray[np.float64]
 
 _BATCH = 4096  # messages decoded at a time
+_PREFIXES = ("", "astray ")  # of the arrays of those that answer, and of those that count
 REASONS = frozenset(
     [
         "not a message",
@@ -37,6 +39,64 @@ REASONS = frozenset(
         "duplicate",
     ]
 )
+
+
+class _Answers:
+    """Messages to one question: those that came in since the last batch, and sums of the others."""
+
+    def __init__(self, question: DeviceQuestion | CountQuestion, envelope: Envelope) -> None:
+        self.channel, self.envelope = question.channel, envelope
+        dim = question.message.dim
+        self.count, self.sum, self.outer = 0, np.zeros(dim), np.zeros((dim, dim))
+        self._waiting: list[bytes] = []
+
+    def __len__(self) -> int:
+        return self.count + len(self._waiting)
+
+    def opened(self, message: object) -> OpenedMessage:
+        """A message of anyone, read."""
+        found = unpack(message, self.envelope, self.channel.payload_bytes)
+        if found.reason or bool(self.channel.accepts(_matrix([found.payload]))[0]):
+            return found
+        return OpenedMessage("payload")
+
+    def take(self, payload: bytes) -> None:
+        """Take what was accepted."""
+        self._waiting.append(payload)
+        if len(self._waiting) >= _BATCH:
+            self.decode()
+
+    def decode(self) -> None:
+        """Add up what waits."""
+        if not self._waiting:
+            return
+        decoded = self.channel.decode(_matrix(self._waiting))
+        self.count += len(decoded)
+        self.sum += decoded.sum(axis=0)
+        self.outer += decoded.T @ decoded
+        self._waiting.clear()
+
+    def messages(self) -> Messages:
+        """What a method is handed."""
+        self.decode()
+        count = max(self.count, 1)
+        return Messages(self.count, self.sum / count, self.outer / count)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Everything to go on from."""
+        self.decode()
+        count = np.array(self.count, dtype=np.int64)
+        return {"count": count, "sum": self.sum, "outer": self.outer}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> bool:
+        """Go on from what `state` returned; False if it is no such state."""
+        count, total, outer = _whole(state["count"]), state["sum"], state["outer"]
+        dim = self.sum.size
+        if count < 0 or not (_is(total, "f8", (dim,)) and _is(outer, "f8", (dim, dim))):
+            return False
+        self.count = count
+        self.sum, self.outer = total.astype(np.float64), outer.astype(np.float64)
+        return bool(np.isfinite(total).all() and np.isfinite(outer).all())
 
 
 class MessageCollector:
@@ -64,68 +124,70 @@ class MessageCollector:
     """
 
     def __init__(self, design: Design, question: DeviceQuestion, turn: int) -> None:
-        self.question = question
+        self.question, self.count = question, count_of(design, question)
         self.turn = turn
         self.rejected: Counter[str] = Counter()
         self.seeded = 0
-        self._envelope = envelope_of(design, question, turn)
         self._seen: set[bytes] = set()
-        self._waiting: list[bytes] = []
-        dim = question.message.dim
-        self._count, self._sum, self._outer = 0, np.zeros(dim), np.zeros((dim, dim))
+        envelope = envelope_of(design, question, turn)
+        self._answers = [_Answers(question, envelope)]
+        if self.count is not None:
+            self._answers += [_Answers(self.count, envelope_of_count(envelope, self.count))]
 
     def __len__(self) -> int:
         """Messages accepted."""
-        return self._count + len(self._waiting)
+        return sum(map(len, self._answers))
+
+    @property
+    def answered(self) -> int:
+        """Those of them that answer the question, and do not count instead."""
+        return len(self._answers[0])
+
+    @property
+    def counted(self) -> int:
+        """Those of them that count."""
+        return len(self) - self.answered
 
     def add(self, message: object) -> bool:
         """Take one message; False, and one more in `rejected`, if it is not one of this round."""
-        opened = unpack(message, self._envelope, self.question.channel.payload_bytes)
-        reason = opened.reason or self._refused(opened.identity, opened.payload)
+        for answers in self._answers:
+            opened = answers.opened(message)
+            if opened.reason != "question":  # otherwise it may be one that counts
+                break
+        reason = opened.reason or ("duplicate" if opened.identity in self._seen else "")
         if reason:
             self.rejected[reason] += 1
             return False
         self._seen.add(opened.identity)
-        self._waiting.append(opened.payload)
         self.seeded += opened.seeded
-        if len(self._waiting) >= _BATCH:
-            self._decode()
+        answers.take(opened.payload)
         return True
-
-    def _refused(self, identity: bytes, payload: bytes) -> str:
-        if identity in self._seen:
-            return "duplicate"
-        channel = self.question.channel
-        return "" if bool(channel.accepts(_matrix([payload]))[0]) else "payload"
-
-    def _decode(self) -> None:
-        if not self._waiting:
-            return
-        decoded = self.question.channel.decode(_matrix(self._waiting))
-        self._count += len(decoded)
-        self._sum += decoded.sum(axis=0)
-        self._outer += decoded.T @ decoded
-        self._waiting.clear()
 
     def messages(self) -> Messages:
         """What a method is handed."""
-        self._decode()
-        count = max(self._count, 1)
-        return Messages(self._count, self._sum / count, self._outer / count)
+        answered, *counted = (answers.messages() for answers in self._answers)
+        return replace(answered, astray=counted[0]) if counted else answered
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Everything to go on from, as numbers, texts and arrays."""
-        self._decode()
         identities = np.frombuffer(b"".join(sorted(self._seen)), dtype=np.uint8)
+        sums = {
+            prefix + key: value
+            for prefix, answers in zip(_PREFIXES, self._answers, strict=False)
+            for key, value in answers.state().items()
+        }
         return {
-            "count": np.array(self._count, dtype=np.int64),
+            **sums,
             "seeded": np.array(self.seeded, dtype=np.int64),
-            "sum": self._sum,
-            "outer": self._outer,
             "seen": identities.reshape(-1, ID_BYTES),
             "reasons": np.array(list(self.rejected), dtype=np.str_),
             "rejected": np.array(list(self.rejected.values()), dtype=np.int64),
         }
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest array of a state but that of identities."""
+        return max(answers.outer.nbytes for answers in self._answers)
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what `state` returned for the same round.
@@ -138,16 +200,16 @@ class MessageCollector:
         """
         if set(state) != set(self.state()):
             raise DataError(f"Round {self.turn + 1} has the arrays {sorted(state)}.")
-        dim = self.question.message.dim
-        count, seeded = (_whole(state[name]) for name in ("count", "seeded"))
-        total, outer, seen = state["sum"], state["outer"], state["seen"]
+        seeded, seen = _whole(state["seeded"]), state["seen"]
         reasons, times = state["reasons"], state["rejected"]
+        sound = all(
+            answers.restore({key: state[prefix + key] for key in answers.state()})
+            for prefix, answers in zip(_PREFIXES, self._answers, strict=False)
+        )
         sound = (
-            0 <= seeded <= count
-            and _is(total, "f8", (dim,))
-            and _is(outer, "f8", (dim, dim))
-            and bool(np.isfinite(total).all() and np.isfinite(outer).all())
-            and _is(seen, "u1", (count, ID_BYTES))
+            sound
+            and 0 <= seeded <= len(self)
+            and _is(seen, "u1", (len(self), ID_BYTES))
             and reasons.dtype.kind == "U"
             and set(reasons.tolist()) <= REASONS
             and _is(times, "i8", reasons.shape)
@@ -155,10 +217,9 @@ class MessageCollector:
             and bool((times >= 0).all())
         )
         identities = {bytes(row) for row in seen} if sound else set()
-        if len(identities) != count:
+        if not sound or len(identities) != len(self):
             raise DataError(f"Round {self.turn + 1} has counts and sums that do not fit together.")
-        self._count, self.seeded, self._seen = count, seeded, identities
-        self._sum, self._outer = total.astype(np.float64), outer.astype(np.float64)
+        self.seeded, self._seen = seeded, identities
         self.rejected = Counter(dict(zip(reasons.tolist(), times.tolist(), strict=True)))
 
 
@@ -188,7 +249,12 @@ class ReceivedMessages:
     @property
     def transcript(self) -> tuple[Release, ...]:
         """What every round was asked. Public."""
-        return tuple(release_of(r.question, self.plan, r.turn, len(r)) for r in self._rounds)
+        return tuple(
+            release_of(question, self.plan, each.turn, count)
+            for each in self._rounds
+            for question, count in ((each.question, each.answered), (each.count, each.counted))
+            if question is not None
+        )
 
     def collect(self, question: DeviceQuestion, part: int) -> Messages:
         """The messages of round `part`, which was asked this question.

@@ -5,13 +5,15 @@ Coins are compared as whole 64-bit words, so a probability is what it is said to
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.channels.base import WORD, Array
 from dpstats.mechanisms.noise import NoiseStream
 
-__all__ = ["below", "cells", "coins", "masks", "randomly_rounded", "subsets", "words"]
+__all__ = ["below", "cells", "coins", "drawn", "masks", "randomly_rounded", "subsets", "words"]
 
 Words = NDArray[np.uint64]
 
@@ -24,6 +26,11 @@ def words(noise: NoiseStream, count: int) -> Words:
 def coins(noise: NoiseStream, chance: int, count: int) -> NDArray[np.bool_]:
     """Independent coins, each true with probability ``chance / 2^64``."""
     return words(noise, count) < np.uint64(chance)
+
+
+def drawn(noise: NoiseStream, share: float, count: int) -> NDArray[np.bool_]:
+    """Independent coins, each true with probability `share` below 1."""
+    return coins(noise, math.floor(share * WORD), count)
 
 
 def below(noise: NoiseStream, bound: int, count: int) -> NDArray[np.int64]:

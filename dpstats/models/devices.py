@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats import estimators
-from dpstats.channels import Channel, channel
+from dpstats.channels import channel
 from dpstats.design import Design, PublicDesign, design_from_dict
 from dpstats.errors import DataError, OptionError, PlanError
 from dpstats.holders.collector import MessageCollector, ReceivedMessages
@@ -31,7 +31,6 @@ from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.models.door import concluded, warned_of
 from dpstats.models.saved_arrays import archive_in, array_of, moments_of
 from dpstats.protocol import DeviceQuestion, Plan
-from dpstats.queries import CellMessage, MomentMessage
 from dpstats.queries.cell_messages import message_of
 from dpstats.results import Released as Results
 from dpstats.results.archive import plan_from_dict, plan_to_dict
@@ -43,13 +42,19 @@ Array = NDArray[np.float64]
 
 _RANDOMIZER = "dpstats.randomizer"
 _COLLECTOR = "dpstats.collector"
-_VERSIONS = {_RANDOMIZER: 2, _COLLECTOR: 2}  # of the formats
+_VERSIONS = {_RANDOMIZER: 3, _COLLECTOR: 3}  # of the formats
 _MOST_ROUNDS = 2**16  # that the header of a message can count
 _LONG = 2**30  # bytes of the longest header in a file
 
 # What a file holds, by type.
 _FORMAT = {"format": str, "version": int}
-_FIELDS = _FORMAT | {"design": dict, "round": int, "message": dict, "channel": dict}
+_FIELDS = _FORMAT | {
+    "design": dict,
+    "round": int,
+    "message": dict,
+    "channel": dict,
+    "counting": float,
+}
 _CHANNEL = {"name": str, "dim": int, "epsilon": float, "delta": float}
 _HEADER = _FORMAT | {"design": dict, "plan": dict, "rounds": int}
 
@@ -62,6 +67,11 @@ class Randomizer:
     see `dpstats.channels` for the proof of each. Whatever the record holds (missing keys, values
     outside their declaration or of another type), a message is sent. Two messages of one record
     cost twice.
+
+    Some devices, by a coin of their own that depends on nothing, count: in place of their answer
+    they say which value of theirs is outside of what is declared, or missing, under the same
+    epsilon. For any set of messages the probability is a mixture, with the odds of the coin, of
+    those of two (epsilon, delta)-DP mechanisms, and so the guarantee is that of each.
 
     Made by `Model.randomizer`, `Collector.randomizer` or `from_json`.
 
@@ -95,8 +105,13 @@ class Randomizer:
 
     @property
     def message_bytes(self) -> int:
-        """Length of every message."""
+        """Length of a message that answers; one that counts has a length of its own."""
         return HEADER_BYTES + self._question.channel.payload_bytes
+
+    @property
+    def counting(self) -> float:
+        """Chance that a message counts what is astray, in place of an answer."""
+        return self._question.counting
 
     def __repr__(self) -> str:
         c = self._question.channel
@@ -135,6 +150,7 @@ class Randomizer:
                 "round": self._turn,
                 "message": {"name": asked.name, **asked.parameters()},
                 "channel": _channel_to_dict(self._question),
+                "counting": self._question.counting,
             }
         )
 
@@ -182,8 +198,9 @@ class Randomizer:
                 )
             design = design_from_dict(found["design"])
             message = message_of(found["message"])
-            _check_asked(design, message, asked, found["round"])
-            return cls(design, DeviceQuestion(message, asked), found["round"], noise)
+            question = DeviceQuestion(message, asked, found["counting"])
+            _check_asked(design, question, found["round"])
+            return cls(design, question, found["round"], noise)
 
 
 class Collector:
@@ -244,7 +261,7 @@ class Collector:
 
     @property
     def accepted(self) -> int:
-        """Messages accepted, in all rounds."""
+        """Messages accepted, in all rounds, those that count included."""
         return sum(map(len, self._collectors))
 
     @property
@@ -299,7 +316,7 @@ class Collector:
         self._collectors.append(MessageCollector(self.design, question, self.round))
 
     def _check_answered(self) -> None:
-        if not len(self._collectors[-1]):
+        if not self._collectors[-1].answered:
             raise OptionError(
                 f"Round {self.round} of {self.rounds} has no accepted message; rejected: "
                 f"{self.rejected or 'none'}. Send messages of its randomizer first."
@@ -384,16 +401,15 @@ class Collector:
                 if turn:
                     collector._append()
                 received, mine = collector._collectors[turn], f"{turn}/"
-                most = 8 * received.question.message.dim**2
+                most = received.largest
                 keys = [key for key in archive.files if key.startswith(mine)]
                 received.restore({k.removeprefix(mine): array_of(archive, k, most) for k in keys})
         return collector
 
 
-def _check_asked(
-    design: Design, message: MomentMessage | CellMessage, asked: Channel, turn: int
-) -> None:
+def _check_asked(design: Design, question: DeviceQuestion, turn: int) -> None:
     """What a file asks of a device fits its record."""
+    message, asked = question.message, question.channel
     wide = message.width == len(design.names) and message.dim == asked.dim
     wide = wide and message.ball == asked.domain
     answered = design.endog is not None or not message.responds
@@ -402,6 +418,11 @@ def _check_asked(
             f"The randomizer asks for {message.dim} numbers about {message.width} columns by a "
             f"channel of {asked.dim}, in round {turn + 1}, and its design has {len(design.names)} "
             "columns: that does not fit together."
+        )
+    if not 0.0 <= question.counting < 1.0:
+        raise OptionError(
+            f"The randomizer has devices count with a chance of {shown(question.counting)}: a "
+            "number from 0 to less than 1 is needed."
         )
     if isinstance(design, PublicDesign):
         raise OptionError("The randomizer has public covariates: a device has its own record only.")

@@ -37,9 +37,9 @@ from dpstats.protocol.mixtures import MixtureEstimate, RegressionMixtureEstimate
 from dpstats.protocol.symmetric import SymmetricLinesEstimate, SymmetricMixtureEstimate
 
 if TYPE_CHECKING:
-    from dpstats.channels import Channel
+    from dpstats.channels import Channel, Subset
     from dpstats.design import Design
-    from dpstats.queries import CellMessage, MomentMessage, Query, Search
+    from dpstats.queries import AstrayMessage, CellMessage, MomentMessage, Query, Search
     from dpstats.queries.labels import LabelQuery
     from dpstats.theory import Theory
 from dpstats.protocol.plan import Answer, Mechanism, NoiseLaw, Options, Plan, Release
@@ -50,6 +50,7 @@ __all__ = [
     "ClassificationEstimate",
     "CoefficientEstimate",
     "CorrelationEstimate",
+    "CountQuestion",
     "CountsEstimate",
     "CrosstabEstimate",
     "DescribeEstimate",
@@ -90,15 +91,33 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class DeviceQuestion:
-    """What the devices of one round are asked: a message, and the channel that randomises it."""
+    """What the devices of one round are asked: a message, and the channel that randomises it.
+
+    Attributes
+    ----------
+    message : MomentMessage or CellMessage
+    channel : Channel
+    counting : float, default 0
+        Share of the devices that say in its place what of their record is outside of what is
+        declared (`CountQuestion`), by a coin of their own that depends on nothing.
+    """
 
     message: MomentMessage | CellMessage
     channel: Channel
+    counting: float = 0.0
 
     @property
     def moments(self) -> MomentMessage:
         """The message, of a method that asks for moments."""
         return cast("MomentMessage", self.message)
+
+
+@dataclass(frozen=True, eq=False)
+class CountQuestion:
+    """What a device that counts is asked in place of a question, under the same epsilon."""
+
+    message: AstrayMessage
+    channel: Subset
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +133,14 @@ class Messages:
     second : ndarray of shape (p, p)
         Average of the outer products of decoded messages (of the first of them, where there are
         very many): what standard errors need.
+    astray : Messages, optional
+        The messages of those devices that count, where any do; see `DeviceQuestion`.
     """
 
     count: int
     mean: Array
     second: Array
+    astray: Messages | None = None
 
     @property
     def covariance(self) -> Array:

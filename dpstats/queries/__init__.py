@@ -4,6 +4,7 @@ Nothing here draws noise or keeps rows: a query is a frozen record of public par
 ``total`` maps a block of rows to exact integers and whose ``sensitivity`` is a proved bound.
 """
 
+from dpstats.queries.astray_messages import AstrayMessage
 from dpstats.queries.augmented import (
     AugmentedCount,
     AugmentedCurvature,
@@ -64,6 +65,7 @@ from dpstats.queries.tails import MinEigenvalue, ResidualSums
 
 __all__ = [
     "AstrayCounts",
+    "AstrayMessage",
     "AugmentedCount",
     "AugmentedCurvature",
     "AugmentedLengths",

@@ -13,8 +13,8 @@ import pytest
 import dpstats as dp
 from dpstats.channels import Subset
 from dpstats.errors import PlanError
+from dpstats.estimators.counters import MANY, counters_of, error_of_count
 from dpstats.estimators.labels.ols import LabelOLS
-from dpstats.estimators.responses import MANY, counters_of, error_of_count
 from dpstats.holders import Labels
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import LabelOnly

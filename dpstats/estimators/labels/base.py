@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from dpstats.accounting import epsilon_of
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.base import Method
-from dpstats.estimators.responses import MANY, Responses, error_of_count, marks_channel
+from dpstats.estimators.counters import ASTRAY, TO_THE_MIDDLE, error_of_count, shares_astray
+from dpstats.estimators.responses import Responses, marks_channel
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import (
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "ASTRAY",
-    "CHANCE",
-    "MANY",
     "RANDOMIZED_ONCE",
     "SLOT",
     "LabelMethod",
@@ -56,15 +54,12 @@ __all__ = [
     "no_solution",
     "randomized",
     "send_responses",
-    "shares_astray",
 ]
 
 Array = NDArray[np.float64]
 
-SLOT, ASTRAY = "responses", "astray"
+SLOT = "responses"
 _INSTEAD = "whether a response is outside of what is declared, or missing, in place of it: by lot"
-CHANCE = 0.003  # wording: chance that noise alone makes a fit say so
-_ROUGH = 0.01  # wording: error of such a share, from which it is said
 RANDOMIZED_ONCE = (
     "Each response is epsilon-DP against everybody, the server included, whatever the others do: "
     "it is held to a public interval and randomised once on its device, by a mechanism whose "
@@ -190,31 +185,8 @@ def counted_by_devices(
         return {}, ()
     interval, channel = Interval(*design.internal_endog_bounds), marks_channel(plan.privacy)
     shares, _ = holder.ask(RandomizedMarks(interval, channel, how.counters), ASTRAY)
-    error = math.sqrt(error_of_count(plan.privacy) / how.counters)
-    return shares_astray(endog.name, shares, NoiseLaw("gaussian", error))
-
-
-def shares_astray(
-    name: str, shares: Array, noise: NoiseLaw
-) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
-    """What to release of shares outside of what is declared, and missing (2,); and to remark.
-
-    A share is remarked on that noise makes no more of than `MANY`.
-    """
-    outside, missing = np.clip(shares, 0.0, 1.0)
-    clear = max(MANY, noise.upper(CHANCE / 2))
-    near = noise.upper(0.025)
-    rough = f" (a share that is known to within {near:.0%})" if near >= _ROUGH else ""
-    remarks = []
-    if outside > clear:
-        moved = "and were moved to its ends: declare a wider one"
-        where = f"outside the declared range, {moved}"
-        remarks.append(f"About {outside:.0%} of {name!r} were {where}{rough}.")
-    if missing > clear:
-        what = "and were taken to be in the middle of their interval: leave these rows out"
-        remarks.append(f"About {missing:.0%} of {name!r} were missing, {what}{rough}.")
-    released = {"share outside": {name: float(outside)}, "share missing": {name: float(missing)}}
-    return released, tuple(remarks)
+    error = math.sqrt(error_of_count(channel) / how.counters)
+    return shares_astray((endog.name,), shares[:, None], NoiseLaw("gaussian", error), TO_THE_MIDDLE)
 
 
 def meaningful(law: Family, eta: Tall, interval: Interval) -> bool:

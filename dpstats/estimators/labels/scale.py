@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
-from dpstats.estimators.labels.base import ASTRAY, CHANCE, MANY, covariates_of, shares_astray
+from dpstats.estimators.counters import ASTRAY, CHANCE, MANY, TO_THE_MIDDLE, shares_astray
+from dpstats.estimators.labels.base import covariates_of
 from dpstats.estimators.labels.sums import deviation, label_norm
 from dpstats.estimators.numerics.cells import Column
 from dpstats.privacy import LabelOnly
@@ -144,7 +145,8 @@ def counted(
     name, n = design.endog.name, holder.plan.n
     norm = label_norm(holder.plan.privacy.delta == 0)
     value, noise = holder.ask(LabelAstray(Interval(*design.internal_endog_bounds), norm), ASTRAY)
-    return shares_astray(name, value / n, NoiseLaw(noise.shape, noise.scale / n))
+    law = NoiseLaw(noise.shape, noise.scale / n)
+    return shares_astray((name,), value[:, None] / n, law, TO_THE_MIDDLE)
 
 
 def beyond(holder: LabelHolder, whole: Interval, center: float, half: float) -> tuple[Array, Array]:

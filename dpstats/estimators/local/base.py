@@ -7,9 +7,11 @@ that stops between rounds.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import Event, epsilon_of
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.base import Method
+from dpstats.estimators.counters import ASTRAY, CHANCE, counters_of, error_of_count, shares_astray
 from dpstats.estimators.local.pool import AnsweredQuestion
 from dpstats.estimators.local.requests import device_question
 from dpstats.privacy import Local, Privacy
@@ -27,10 +30,11 @@ from dpstats.protocol import (
     LocalHolder,
     Mechanism,
     Messages,
+    NoiseLaw,
     Options,
     Plan,
 )
-from dpstats.queries import MomentMessage
+from dpstats.queries import AstrayMessage, MomentMessage
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -40,6 +44,12 @@ __all__ = ["DeviceRounds", "Once", "PooledRounds", "round_sizes", "without_law"]
 Array = NDArray[np.float64]
 
 SLOT = "messages"
+_INSTEAD = "which value is outside of what is declared, or missing, in place of it: by a coin"
+_WHICH = (
+    "About {:.0%} of the records have a value that is outside of its declared range, and was moved "
+    "to its ends, or missing; which ones the devices that count are too few to tell."
+)
+_SOMEWHERE = 0.5  # wording: share of records with a value astray that is said, whichever it is
 
 
 def round_sizes(n: int, shares: Sequence[float]) -> list[int]:
@@ -65,6 +75,8 @@ class DeviceRounds(Method):
 
     model: ClassVar[str] = "ols"
     interactive: ClassVar[bool] = True  # whether devices are asked in rounds, or all at once
+    counting: ClassVar[bool] = True  # whether some devices say what is astray, in place of it
+    effect_of_gaps: ClassVar[str] = "and their rows count as nothing"
 
     def serves(self, privacy: Privacy) -> bool:
         """Whether it is made for this guarantee: devices are asked once, or in rounds."""
@@ -102,16 +114,28 @@ class DeviceRounds(Method):
         The shares are in ``plan.options["shares"]``.
         """
         round_sizes(n, shares)
-        purpose = "one randomised message from each device"
-        return Plan(
+        purpose, parts = "one randomised message from each device", len(shares)
+        plan = Plan(
             model=self.model,
             method=self.name,
             privacy=privacy,
             n=n,
             names=tuple(design.names),
-            mechanisms=(Mechanism(SLOT, event, purpose, parts=len(shares)),),
+            mechanisms=(Mechanism(SLOT, event, purpose, parts),),
             cost=(epsilon_of([event], privacy.delta), privacy.delta),
             options={**options, "shares": tuple(float(share) for share in shares)},
+        )
+        count = AstrayMessage(len(design.inputs))
+        counters = 0
+        if self.counting and count.possible and design.by_value:
+            counters = counters_of(count.channel(privacy.epsilon), n)
+        if not counters:
+            return plan
+        instead = Mechanism(ASTRAY, count.channel(privacy.epsilon).event, _INSTEAD, parts, branch=2)
+        return replace(
+            plan,
+            mechanisms=(replace(plan.mechanisms[0], branch=1), instead),
+            options={**plan.options, "counting": counters / n},
         )
 
     def public_moments(self, design: Design, plan: Plan, rows: Array) -> Array:
@@ -141,7 +165,34 @@ class DeviceRounds(Method):
         answers: list[Messages] = []
         while (question := self.question(design, plan, answers, holder.public)) is not None:
             answers.append(holder.collect(question, len(answers)))
-        return self.finish(design, plan, answers, holder.public)
+        estimate = self.finish(design, plan, answers, holder.public)
+        released, remarks = self._counted(design, plan, [a.astray for a in answers if a.astray])
+        return replace(
+            estimate,
+            released={**estimate.released, **released},
+            remarks=(*remarks, *estimate.remarks),
+        )
+
+    def _counted(
+        self, design: Design, plan: Plan, counted: Sequence[Messages]
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Shares of values astray, by the devices of all rounds that counted; and remarks.
+
+        Of several values that are astray a device names one, so that a share is at most what it is
+        said to be of; the share of records with any is that of all.
+        """
+        devices, inputs = sum(each.count for each in counted), design.inputs
+        if not devices:
+            return {}, ()
+        shares = np.sum([each.count * each.mean for each in counted], axis=0) / devices
+        channel = AstrayMessage(len(inputs)).channel(plan.privacy.epsilon)
+        law = NoiseLaw("gaussian", math.sqrt(error_of_count(channel) / devices))
+        by_input = np.reshape(shares[1:], (2, -1))
+        released, remarks = shares_astray(inputs, by_input, law, self.effect_of_gaps)
+        somewhere = float(np.clip(1 - shares[0], 0.0, 1.0))
+        if not remarks and somewhere > _SOMEWHERE + law.upper(CHANCE):
+            remarks = (_WHICH.format(somewhere),)
+        return {**released, "share of records astray": somewhere}, remarks
 
 
 class Once(DeviceRounds):

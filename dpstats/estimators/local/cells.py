@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.channels.subset import MOST_CELLS, Subset
+from dpstats.channels import MOST_CELLS, Subset
 from dpstats.errors import OptionError
 from dpstats.estimators import columns
 from dpstats.estimators.bounds import rates
 from dpstats.estimators.local.base import DeviceRounds
+from dpstats.estimators.local.requests import counting_of, senders
 from dpstats.estimators.sources import WILSON, YE
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import (
@@ -101,6 +102,7 @@ class _CellRounds(DeviceRounds):
     """Devices that say in which cell they are, in one round or in several."""
 
     interactive: ClassVar[bool] = False
+    effect_of_gaps: ClassVar[str] = "and are left out"
 
     def serves(self, privacy: Privacy) -> bool:
         """Whatever devices may be asked, one question is enough."""
@@ -121,7 +123,7 @@ class _CellRounds(DeviceRounds):
 
 def _expected(plan: Plan, cells: int) -> Plan:
     """The plan with errors of shares that are all alike, of those asked in the last round."""
-    devices = plan.n * plan.options["shares"][-1]
+    devices = senders(plan) * plan.options["shares"][-1]
     shares = np.append(np.full(cells, 1 / cells), 0.0)
     noise = Subset(cells + 1, plan.privacy.epsilon).noise(shares)[:-1, :-1] / devices
     contrast = np.eye(cells)[0] - 1 / cells
@@ -145,7 +147,7 @@ def _numeric(design: Design, edges: Array) -> CellMessage:
 
 
 def _asked(message: CellMessage, plan: Plan) -> DeviceQuestion:
-    return DeviceQuestion(message, Subset(message.dim, plan.privacy.epsilon))
+    return DeviceQuestion(message, Subset(message.dim, plan.privacy.epsilon), counting_of(plan))
 
 
 def _released(sent: Messages, plan: Plan) -> tuple[Array, Array]:
@@ -188,6 +190,7 @@ class LocalShares(_CellRounds):
     """
 
     model: ClassVar[str] = "proportion"
+    counting: ClassVar[bool] = False  # missing values are a cell, and no level is out of range
     name: ClassVar[str] = "local-cells"
     theory: ClassVar[Mapping[str, Theory]] = {"local": _SHARES}
     options: ClassVar[Mapping[str, str]] = {}
@@ -359,7 +362,7 @@ def _resolved(n: float, epsilon: float) -> int:
 
 def _coarse(design: Design, plan: Plan, turn: int) -> Array:
     """Edges over the declared range for the devices of a round."""
-    cells = _resolved(plan.n * plan.options["shares"][turn], plan.privacy.epsilon)
+    cells = _resolved(senders(plan) * plan.options["shares"][turn], plan.privacy.epsilon)
     return columns.coarse_edges(design, 0, cells, _DEEPEST)
 
 

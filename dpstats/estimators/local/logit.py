@@ -33,6 +33,7 @@ from dpstats.estimators.local.requests import (
     need,
     noise_of,
     record_guess,
+    senders,
     vector_channel,
 )
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
@@ -135,8 +136,8 @@ class LocalLogit(PooledRounds):
         event = channel_for(first, name, privacy).event
         public = {"channel": name, "radius": facts.radius}
         plan = self._charged(design, privacy, n, event, public, shares)
-        moment = noise_of(device_question(first, plan), n * _FIRST)[0]
-        score = noise_of(device_question(later, plan), n * (1 - _FIRST))[1]
+        moment = noise_of(device_question(first, plan), senders(plan) * _FIRST)[0]
+        score = noise_of(device_question(later, plan), senders(plan) * (1 - _FIRST))[1]
         return _expected(plan, design, facts, moment, score)
 
     def finish(
@@ -304,7 +305,7 @@ def _expected(plan: Plan, design: Design, facts: RecordGuess, moment: float, sco
     gram = facts.guess.gram
     inverse = np.linalg.inv(_weights(1.0)[0] * gram)
     size = d / float(np.trace(gram))
-    users = plan.n * (1 - _FIRST)
+    users = senders(plan) * (1 - _FIRST)
     privacy = inverse @ inverse * (16 * score**2 + moment**2 * size * 0.1)
     sampling: Array = np.asarray(np.linalg.inv(_slope(1.0) * gram) / users)
     error = math.sqrt(float(np.trace((privacy + sampling) @ gram)))

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.bounds import SMALL_EPS, rates
+from dpstats.estimators.counters import TO_THE_MIDDLE
 from dpstats.estimators.local.base import DeviceRounds
+from dpstats.estimators.local.requests import counting_of, senders
 from dpstats.estimators.local.theory import AT_ONCE
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
@@ -78,6 +80,7 @@ class LocalMean(DeviceRounds):
     interactive: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"local": _THEORY}
     options: ClassVar[Mapping[str, str]] = CHANNEL_OPTIONS
+    effect_of_gaps: ClassVar[str] = TO_THE_MIDDLE
 
     def serves(self, privacy: Privacy) -> bool:
         """Whatever devices may be asked, one question is enough."""
@@ -94,11 +97,12 @@ class LocalMean(DeviceRounds):
         assert how.channel is not None
         plan = self._charged(design, privacy, n, how.channel.event, how.options())
         plan = replace(plan, assumptions=how.assumptions[1:])
+        users = senders(plan)
 
         def errors(epsilon: float) -> float:
-            return math.sqrt((how.sd**2 + how.at(epsilon).noise()) / n)
+            return math.sqrt((how.sd**2 + how.at(epsilon).noise()) / users)
 
-        unit = np.ones((1, 1)) / n
+        unit = np.ones((1, 1)) / users
         return expect_labels(plan, design, how.noise() * unit, how.sd**2 * unit, how, errors)
 
     def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
@@ -107,7 +111,7 @@ class LocalMean(DeviceRounds):
         assert how.channel is not None
         bound = _ONE if how.channel.domain == "linf" else None  # one ball in one dimension
         message = MomentMessage(1, 1.0, i.half, share=0.0, theta=i.middle * _ONE, bound=bound)
-        return DeviceQuestion(message, how.channel)
+        return DeviceQuestion(message, how.channel, counting_of(plan))
 
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None

@@ -41,6 +41,7 @@ from dpstats.estimators.local.requests import (
     least_error_clip,
     noise_of,
     record_guess,
+    senders,
     share_inside,
     vector_channel,
 )
@@ -177,7 +178,7 @@ class _MomentFit(Once):
         message = self._message(design, public)
         question = DeviceQuestion(message, channel_for(message, name, privacy))
         plan = self._charged(design, privacy, n, question.channel.event, public)
-        return _expected(plan, design, facts, message, noise_of(question, n))
+        return _expected(plan, design, facts, message, noise_of(question, senders(plan)))
 
     def _message(self, design: Design, options: Options) -> MomentMessage:
         facts = record_guess(design, options)
@@ -283,7 +284,7 @@ def _expected(
     fitted = facts.guess.coefficient2 * (2 if moment else 0)
     of_score = (score / share_inside(spreads)) ** 2 + moment**2 * fitted
     kept = size or len(plan.names)
-    plan, error = expect_local(plan, design, facts, of_score, plan.n, kept)
+    plan, error = expect_local(plan, design, facts, of_score, senders(plan), kept)
     return replace(
         plan,
         assumptions=(

@@ -34,12 +34,14 @@ __all__ = [
     "RecordGuess",
     "channel_for",
     "clear",
+    "counting_of",
     "device_question",
     "expect_local",
     "least_error_clip",
     "need",
     "noise_of",
     "record_guess",
+    "senders",
     "share_inside",
     "skew_bias",
     "vector_channel",
@@ -98,7 +100,18 @@ def channel_for(message: MomentMessage, name: str, privacy: Privacy) -> Channel:
 
 def device_question(message: MomentMessage, plan: Plan) -> DeviceQuestion:
     """The question for a message, through the channel of the plan."""
-    return DeviceQuestion(message, channel_for(message, str(plan.options["channel"]), plan.privacy))
+    channel = channel_for(message, str(plan.options["channel"]), plan.privacy)
+    return DeviceQuestion(message, channel, counting_of(plan))
+
+
+def counting_of(plan: Plan) -> float:
+    """Share of the devices that count what is astray, in place of their answer."""
+    return float(plan.options.get("counting", 0.0))
+
+
+def senders(plan: Plan) -> float:
+    """Number of the others, on average."""
+    return plan.n * (1 - counting_of(plan))
 
 
 @dataclass(frozen=True, eq=False)

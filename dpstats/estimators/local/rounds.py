@@ -39,6 +39,7 @@ from dpstats.estimators.local.requests import (
     expect_local,
     noise_of,
     record_guess,
+    senders,
     share_inside,
     skew_bias,
     vector_channel,
@@ -149,9 +150,10 @@ class LocalRounds(PooledRounds):
         first = _first_message(design, facts, public)
         event = channel_for(first, str(public["channel"]), privacy).event
         plan = self._charged(design, privacy, n, event, public, _USERS)
-        moment, _ = noise_of(device_question(first, plan), n * _USERS[0])
+        moment, _ = noise_of(device_question(first, plan), senders(plan) * _USERS[0])
         last = replace(first, share=_MOMENTS[1] * (1 - GATE), clip=_CLIPS[1] * facts.spread)
-        score = noise_of(device_question(last, plan), n * _USERS[1])[1] / share_inside(_CLIPS[1])
+        score = noise_of(device_question(last, plan), senders(plan) * _USERS[1])[1]
+        score /= share_inside(_CLIPS[1])
         return expected_in_rounds(plan, design, facts, moment, score, len(plan.names))
 
     def finish(
@@ -257,7 +259,7 @@ def expected_in_rounds(
     """
     blur = facts.blur(moment)
     away = facts.guess.coefficient2 * min(1.0, blur) ** 2
-    noise, users = score**2 + moment**2 * away, plan.n * plan.options["shares"][-1]
+    noise, users = score**2 + moment**2 * away, senders(plan) * plan.options["shares"][-1]
     plan, error = expect_local(plan, design, facts, noise, users, kept)
     return replace(
         plan,

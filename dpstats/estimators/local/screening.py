@@ -32,6 +32,7 @@ from dpstats.estimators.local.requests import (
     need,
     noise_of,
     record_guess,
+    senders,
     share_inside,
     vector_channel,
 )
@@ -135,10 +136,12 @@ class LocalScreening(PooledRounds):
         plan = self._charged(design, privacy, n, event, public, _USERS)
         size = _most(public)
         last = MomentMessage(size, facts.radius_of(size), _CLIPS[-1] * facts.spread, 0.0, gate=GATE)
-        score = noise_of(device_question(last, plan), n * _USERS[-1])[1] / share_inside(_CLIPS[-1])
+        users = senders(plan)
+        score = noise_of(device_question(last, plan), users * _USERS[-1])[1]
+        score /= share_inside(_CLIPS[-1])
         kept = min(size, len(plan.names))
         plan = expected_in_rounds(plan, design, facts, 0.0, score, kept)
-        first = noise_of(device_question(message, plan), n * _USERS[0])[1]
+        first = noise_of(device_question(message, plan), users * _USERS[0])[1]
         first /= share_inside(message.clip / facts.spread)
         return _with_screening(plan, facts, first, size)
 

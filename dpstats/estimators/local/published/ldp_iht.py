@@ -22,6 +22,7 @@ from dpstats.estimators.local.requests import (
     need,
     noise_of,
     record_guess,
+    senders,
     vector_channel,
 )
 from dpstats.estimators.local.theory import IN_ROUNDS
@@ -139,7 +140,7 @@ class LDPIHT(DeviceRounds):
         question = DeviceQuestion(message, channel_for(message, channel, privacy))
         shares = (1.0 / rounds,) * rounds
         plan = self._charged(design, privacy, n, question.channel.event, public, shares)
-        noise = noise_of(question, n / rounds)[1] / float(facts.squares / d)
+        noise = noise_of(question, senders(plan) / rounds)[1] / float(facts.squares / d)
         ratio = noise * math.sqrt(kept) / min(ball, math.sqrt(facts.guess.coefficient2))
         text = (
             f"With the printed constants the noise of the last round is {ratio:.2g} times the size "

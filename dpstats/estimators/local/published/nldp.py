@@ -28,6 +28,7 @@ from dpstats.estimators.local.requests import (
     need,
     noise_of,
     record_guess,
+    senders,
     vector_channel,
 )
 from dpstats.estimators.local.theory import AT_ONCE
@@ -178,7 +179,9 @@ class NLDP(Once):
         message = self._message(design, public)
         question = DeviceQuestion(message, channel_for(message, channel, privacy))
         plan = self._charged(design, privacy, n, question.channel.event, public)
-        return replace(plan, warnings=_warnings(plan, facts, noise_of(question, n), d, rows))
+        return replace(
+            plan, warnings=_warnings(plan, facts, noise_of(question, senders(plan)), d, rows)
+        )
 
     def _message(self, design: Design, options: Options) -> MomentMessage:
         share = 0.0 if options.get("public_rows") else 0.5
