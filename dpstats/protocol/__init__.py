@@ -143,6 +143,11 @@ class Messages:
     astray: Messages | None = None
 
     @property
+    def devices(self) -> int:
+        """Messages received, those of devices that count included."""
+        return self.count + (0 if self.astray is None else self.astray.count)
+
+    @property
     def covariance(self) -> Array:
         """Covariance of `mean`, of shape (p, p): sampling and randomisation together."""
         centred: Array = self.second - np.outer(self.mean, self.mean)

@@ -64,7 +64,7 @@ class AstrayMessage:
         -------
         ndarray of shape (m, dim)
         """
-        marks = astray.reshape(len(astray), -1)
+        marks = astray.reshape(len(astray), self.dim - 1)
         several = marks.sum(axis=1)
         made = np.empty((len(astray), self.dim))
         made[:, 0] = several == 0

@@ -60,10 +60,12 @@ def test_without_messages_the_result_knows_nothing_of_the_data(case: MessageCase
     assert one == wild
 
 
-@each_response
+@each_of_devices
 def test_the_same_holds_where_some_devices_count(case: MessageCase) -> None:
     data = case.table(3_000)
-    assert case.plan(data).options["counters"] > 0
+    if case.estimator.model == "proportion":
+        pytest.skip("no level is out of range, and missing values are a cell")
+    assert case.plan(data).asks("astray")
     tables = [data, case.other(data), garbage(case, data)]
     assert written(case, data) != written(case, tables[2])
     with silenced():

@@ -39,6 +39,7 @@ from tests.grids import grid
 
 N = 48
 DRAWS = 4000
+ENOUGH = 50
 ROUNDING = 1 + 1e-9
 ODD = [np.nan, np.inf, -np.inf, 1e308, -1e308, 0.0, -0.0, 5e-324]
 NORMS = {Laplace: 1, Selection: np.inf}  # of what an event is charged for; others in L2
@@ -181,8 +182,9 @@ def test_decoded_messages_have_the_declared_variance_about_what_devices_hold(
         held = inside(channel, values)
         declared = [channel.variance(v) for v in (held**2).sum(axis=1)]
         squares.append(((decoded - held) ** 2).sum(axis=1) / declared)
-        apart = (decoded - held).mean(axis=0) / (decoded.std(axis=0) / math.sqrt(len(held)))
-        assert np.abs(apart).max() < 7.0  # unbiased
+        if len(held) >= ENOUGH:  # of fewer, such as those that count in a round, all may be alike
+            apart = (decoded - held).mean(axis=0) / (decoded.std(axis=0) / math.sqrt(len(held)))
+            assert np.abs(apart).max() < 7.0  # unbiased
     if squares:
         check_variance(np.concatenate(squares), 1.0)
     else:

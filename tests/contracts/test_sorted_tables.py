@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpstats.estimators.local import base as local
 from dpstats.holders import Labels
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import SeededNoise
@@ -151,6 +152,8 @@ def test_rounds_and_halves_of_responses_follow_lots(
 ) -> None:
     data, drawn = case.table(N), draw()
     order = np.random.default_rng(3).permutation(N)
+    # Coins of devices that count are thrown one by one, and go with no row.
+    monkeypatch.setattr(local, "counters_of", lambda *args: 0)
 
     def dealt(table: Table, drawn: np.ndarray) -> list[list[float]]:
         """The responses of each round or half."""

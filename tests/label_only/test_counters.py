@@ -15,6 +15,7 @@ from dpstats.channels import Subset
 from dpstats.errors import PlanError
 from dpstats.estimators.counters import MANY, counters_of, error_of_count
 from dpstats.estimators.labels.ols import LabelOLS
+from dpstats.estimators.responses import marks_channel
 from dpstats.holders import Labels
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import LabelOnly
@@ -65,7 +66,7 @@ def test_a_careless_range_is_said_where_nobody_holds_the_responses(
     found = fitted(model, data, endog, **options)
     name = "c" if model == "glm" else "y"
     true = float(((data[name] < endog.lower) | (data[name] > endog.upper)).mean())
-    error = np.sqrt(error_of_count(LOCAL) / found.released["counters"])
+    error = np.sqrt(error_of_count(marks_channel(LOCAL)) / found.released["counters"])
     assert found.released["share outside"][name] == pytest.approx(true, abs=4 * error)
     assert found.warnings[0].startswith(f"About {found.released['share outside'][name]:.0%} of")
     wide = fitted(model, data, dp.Numeric(0, 30) if model == "glm" else WIDE, **options)
@@ -82,7 +83,7 @@ def test_missing_responses_are_counted_likewise() -> None:
 
 def test_shares_are_unbiased_and_as_far_off_as_planned_and_sound_ranges_raise_no_alarm() -> None:
     """2,000 draws; the spread would be missed had half of the devices been counted twice."""
-    counters, channel = counters_of(LOCAL, N), Subset(3, 1.0)
+    counters, channel = counters_of(marks_channel(LOCAL), N), Subset(3, 1.0)
     rng, shares = np.random.default_rng(0), np.array([1 - MANY, MANY, 0.0])
     p, q = channel.odds
     drawn = []
@@ -90,7 +91,7 @@ def test_shares_are_unbiased_and_as_far_off_as_planned_and_sound_ranges_raise_no
         cells = rng.multinomial(1, shares, counters).argmax(axis=1)
         held = rng.uniform(size=counters) < np.where(cells == 1, p, q)
         drawn.append(((held - q) / (p - q)).mean())
-    error = np.sqrt(error_of_count(LOCAL) / counters)
+    error = np.sqrt(error_of_count(marks_channel(LOCAL)) / counters)
     assert np.mean(drawn) == pytest.approx(MANY, abs=4 * error / np.sqrt(2_000))
     assert np.std(drawn) == pytest.approx(error, rel=0.06)
     warned = [bool(fitted("ols", rows(4_000), WIDE, seed).warnings) for seed in range(40)]
@@ -118,11 +119,12 @@ def test_noise_on_shares_is_that_of_the_channel() -> None:
 def test_devices_are_as_many_as_tell_something_and_no_more() -> None:
     for epsilon in (0.5, 1.0, 4.0):
         privacy = LabelOnly(epsilon)
-        few, usual, many = (counters_of(privacy, n) for n in (100, 20_000, 10**8))
+        few, usual, many = (counters_of(marks_channel(privacy), n) for n in (100, 20_000, 10**8))
         assert few == 0 or epsilon > 1
         assert 0 < usual <= 600
-        assert error_of_count(privacy) / many == pytest.approx(0.02**2, rel=0.01)
-    assert counters_of(LabelOnly(4.0), 10**6) < counters_of(LOCAL, 10**6)
+        assert error_of_count(marks_channel(privacy)) / many == pytest.approx(0.02**2, rel=0.01)
+    loud = marks_channel(LabelOnly(4.0))
+    assert counters_of(loud, 10**6) < counters_of(marks_channel(LOCAL), 10**6)
 
 
 def test_a_device_answers_one_of_both_whatever_its_place() -> None:

@@ -357,14 +357,17 @@ def test_messages_of_the_wire_have_the_law_of_the_simulation():
     received = MessageCollector(made.design, question, 0)
     for message in made.randomizer(chosen, noise=SeededNoise(7)).send_all(rows):
         received.add(message)
+    assert made.randomizer(chosen).counting == pytest.approx(0.03)
     wire = received.messages()
     clients = Clients(made.design.source(rows), made.design, collector.plan, SeededNoise(8))
     simulated = clients.collect(question, 0)
-    assert wire.count == simulated.count == n
-    spread = wire.covariance + simulated.covariance
-    gap = wire.mean - simulated.mean
-    distance = float(gap @ np.linalg.solve(spread, gap))
-    assert chi2.cdf(distance, gap.size) < 0.9999
+    assert wire.devices == simulated.devices == n
+    assert wire.count == pytest.approx(0.97 * n, abs=60)  # 4.5 standard deviations
+    assert simulated.count == pytest.approx(0.97 * n, abs=60)
+    for one, other in ((wire, simulated), (wire.astray, simulated.astray)):
+        gap = one.mean - other.mean
+        inverse = np.linalg.pinv(one.covariance + other.covariance, rcond=1e-9)
+        assert chi2.cdf(float(gap @ inverse @ gap), gap.size) < 0.9999
     # Fourth moments of bounded messages are small: the average of z^2 is good to a few per cent.
     assert np.allclose(np.diag(wire.second), np.diag(simulated.second), rtol=0.08)
     assert not np.allclose(np.diag(wire.second), 1.3 * np.diag(simulated.second), rtol=0.08)

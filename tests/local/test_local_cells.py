@@ -17,6 +17,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 import dpstats as dp
 from dpstats.errors import FeasibilityWarning, OptionError, TrustError
+from dpstats.estimators.local import base
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.protocol.descriptive import ProportionEstimate
 
@@ -64,14 +65,30 @@ def test_without_noise_shares_are_those_of_the_records_and_intervals_are_wilsons
     assert made.conf_int().to_numpy() == pytest.approx(wilson, abs=1e-6)
 
 
-def test_without_noise_quantiles_and_bins_are_those_of_the_values() -> None:
+def test_without_noise_quantiles_and_bins_are_those_of_the_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(base, "counters_of", lambda *args: 0)
     data = normal(2000, 2)
     made = dp.quantile("y", data, SCHEMA).fit(dp.Local(60.0), noise=SeededNoise(1))
     assert made.params.to_numpy() == pytest.approx(
         np.quantile(data["y"], [0.25, 0.5, 0.75]), abs=0.1
     )
     bars = dp.histogram("y", data, SCHEMA, bins=[-1, 0, 1]).fit(dp.Local(60.0))
-    assert bars.counts == pytest.approx(np.histogram(data["y"], [-6, -1, 0, 1, 6])[0], abs=1e-6)
+    exact = np.histogram(data["y"], [-6, -1, 0, 1, 6])[0]
+    assert bars.counts == pytest.approx(exact, abs=1e-6)
+
+
+def test_devices_that_count_are_in_bins_like_the_others() -> None:
+    """Of a hundred fits without noise: counts are of all devices, and as far off as they say."""
+    data = normal(2000, 2)
+    exact = np.histogram(data["y"], [-6, -1, 0, 1, 6])[0]
+    model = dp.histogram("y", data, SCHEMA, bins=[-1, 0, 1])
+    made = [model.fit(dp.Local(60.0), noise=SeededNoise(k)) for k in range(100)]
+    off = np.array([fit.counts - exact for fit in made])
+    said = made[0].estimate.noise.diagonal() ** 0.5
+    assert np.abs(off.mean(axis=0) / said).max() < 0.4
+    assert off.std(axis=0) / said == pytest.approx(1.0, abs=0.3)
 
 
 def test_a_value_at_an_edge_is_in_the_bin_below_it_as_under_a_curator() -> None:

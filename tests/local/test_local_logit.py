@@ -124,7 +124,7 @@ def test_a_fit_of_simulated_devices_is_near_the_truth():
     )
     assert np.all(np.abs(fit.params - TRUTH) < 4.5 * fit.bse)
     assert fit.bse.max() < 0.3
-    assert len(fit.privacy.mechanisms) == 3
+    assert [m.slot for m in fit.privacy.mechanisms] == ["messages", "astray"] * 3
     assert fit.plan.cost == (8.0, 0.0)
     assert "exp(coef)" in fit.exp_conf_int()
 

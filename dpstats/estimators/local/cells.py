@@ -151,10 +151,15 @@ def _asked(message: CellMessage, plan: Plan) -> DeviceQuestion:
 
 
 def _released(sent: Messages, plan: Plan) -> tuple[Array, Array]:
-    """Counts of devices in all cells, the last being missing values, and their noise."""
-    shares = on_simplex(sent.mean, 1.0)
-    law = Subset(sent.mean.size, plan.privacy.epsilon)
-    return sent.count * sent.mean, sent.count * law.noise(shares)
+    """Counts of devices in all cells, the last being missing values, and their noise.
+
+    Those that count in place of an answer are in cells like the others, who are a random part of
+    all: what that leaves open, beside drawing all, is part of the noise.
+    """
+    shares, devices = on_simplex(sent.mean, 1.0), sent.devices
+    law, more = Subset(sent.mean.size, plan.privacy.epsilon), devices / max(sent.count, 1)
+    drawn = np.diag(shares) - np.outer(shares, shares)
+    return devices * sent.mean, devices * (more * law.noise(shares) + (more - 1) * drawn)
 
 
 def _counted(
@@ -168,9 +173,9 @@ def _counted(
         counts=counts[:-1],
         missing=float(counts[-1]),
         noise_sd=math.sqrt(max(float(np.diag(own).mean()), 0.0)),
-        known_rows=sent.count,
+        known_rows=sent.devices,
         effect=1.0,
-        nobs=float(np.clip(counts[:-1].sum(), 1.0, sent.count)),
+        nobs=float(np.clip(counts[:-1].sum(), 1.0, sent.devices)),
         noise=own,
     )
 
@@ -388,7 +393,7 @@ def _distribution(edges: Array, sent: Messages, plan: Plan) -> Distribution:
     cells = rising.size
     return Distribution(
         edges=edges,
-        below=np.clip(rising, 0.0, sent.count) if rising[-1] >= 1 else np.linspace(0, 1, cells),
+        below=np.clip(rising, 0.0, sent.devices) if rising[-1] >= 1 else np.linspace(0, 1, cells),
         variance=np.maximum(np.diag(summed), 0.0),
         shared=summed[:, -1],
     )
