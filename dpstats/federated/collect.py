@@ -44,6 +44,7 @@ from dpstats.protocol.sites import SiteRecord, SiteShare, SparseAnswer
 from dpstats.results import Released
 from dpstats.results.parameters import ParameterResults
 from dpstats.results.privacy_report import PrivacyReport
+from dpstats.results.warned import warned_of
 from dpstats.text import plain
 
 __all__ = [
@@ -186,7 +187,7 @@ def fit(question: Question, sites: Sequence[Site], progress: bool | None) -> Rel
         (target,) = (site for site in sites if site.name == question.privacy.target)
         for message in plan_at(target, question).warnings:
             warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
-    return ask(question, names, in_process(sites, bool(progress)), progress)
+    return _asked(question, names, in_process(sites, bool(progress)), progress)
 
 
 def ask(
@@ -211,12 +212,24 @@ def ask(
         If the target does not answer; no other site was asked, and none was charged.
     TrustError
         If the target refuses.
+
+    Warns
+    -----
+    EstimationWarning
+        What replies tell of the fit. It carries the results.
     """
+    return warned_of(_asked(question, names, send, progress), stacklevel=3)
+
+
+def _asked(
+    question: Question, names: Sequence[str], send: Send, progress: bool | None = None
+) -> Released:
+    """See `ask`."""
     question.check_sites(names)
     if question.method in IN_ROUNDS:
         return fit_in_rounds(question, names, send, progress)
     if question.method == TwoRounds.name:
-        return fit_in_two_rounds(question, names, send, partial(ask, progress=progress))
+        return fit_in_two_rounds(question, names, send, partial(_asked, progress=progress))
     asked, design, target = question.to_bytes(), question.read_design(), question.privacy.target
     found = [_read(question, design, target, send({target: asked}).get(target))]
     _need_target(question, found)
@@ -240,11 +253,16 @@ def combine(question: Question, replies: Mapping[str, bytes | None]) -> Released
     ------
     DataError
         If the target's reply is missing or holds no answer.
+
+    Warns
+    -----
+    EstimationWarning
+        What replies tell of the fit. It carries the results.
     """
     design = question.read_design()
     found = [_read(question, design, name, message) for name, message in replies.items()]
     _need_target(question, found)
-    return _combined(question, design, found)
+    return warned_of(_combined(question, design, found), stacklevel=3)
 
 
 def _combined(question: Question, design: Design, found: Sequence[SiteAnswer]) -> Released:

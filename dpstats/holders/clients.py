@@ -22,7 +22,6 @@ from dpstats.privacy import SIMULATED, Local
 from dpstats.protocol import CountQuestion, DeviceQuestion, Messages, Plan, Release
 
 if TYPE_CHECKING:
-    from dpstats.channels import Channel
     from dpstats.design import Design, Source
 
 __all__ = ["Clients", "check_question", "release_of"]
@@ -120,7 +119,7 @@ class Clients(RecordingHolder):
         count, message = count_of(self._design, question), question.message
         asked: list[DeviceQuestion | CountQuestion] = [question]
         asked += [] if count is None else [count]
-        answers, *counts = (_Answers(each.channel, self._noise) for each in asked)
+        answers, *counts = (_Simulated(each, self._noise) for each in asked)
         for places in self._places(*self._rounds[part], max(1, _CELLS // message.dim)):
             start, stop = int(places[0]), int(places[-1]) + 1
             if count is not None:
@@ -138,12 +137,12 @@ class Clients(RecordingHolder):
         return replace(answers.messages(), astray=counts[0].messages() if counts else None)
 
 
-class _Answers:
-    """Messages through one channel, added up."""
+class _Simulated:
+    """Messages to one question, added up."""
 
-    def __init__(self, channel: Channel, noise: NoiseStream) -> None:
-        self.count, self._dim = 0, channel.dim
-        self._sums = MessageSums(channel, noise)
+    def __init__(self, question: DeviceQuestion | CountQuestion, noise: NoiseStream) -> None:
+        self.count, self._dim = 0, question.channel.dim
+        self._sums = MessageSums(question.channel, noise)
 
     def add(self, values: Array) -> None:
         """Randomise values (m, dim), and add them."""

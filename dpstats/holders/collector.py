@@ -41,7 +41,7 @@ REASONS = frozenset(
 )
 
 
-class _Answers:
+class _Received:
     """Messages to one question: those that came in since the last batch, and sums of the others."""
 
     def __init__(self, question: DeviceQuestion | CountQuestion, envelope: Envelope) -> None:
@@ -130,9 +130,9 @@ class MessageCollector:
         self.seeded = 0
         self._seen: set[bytes] = set()
         envelope = envelope_of(design, question, turn)
-        self._answers = [_Answers(question, envelope)]
+        self._answers = [_Received(question, envelope)]
         if self.count is not None:
-            self._answers += [_Answers(self.count, envelope_of_count(envelope, self.count))]
+            self._answers += [_Received(self.count, envelope_of_count(envelope, self.count))]
 
     def __len__(self) -> int:
         """Messages accepted."""

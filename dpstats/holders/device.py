@@ -19,7 +19,6 @@ from dpstats.protocol import CountQuestion
 from dpstats.queries import AstrayMessage
 
 if TYPE_CHECKING:
-    from dpstats.channels import Channel
     from dpstats.design import Design
     from dpstats.protocol import DeviceQuestion
 
@@ -112,20 +111,23 @@ class Device:
         n = len(source)
         block = source.block(0, n)
         values = self._question.message.rows(block.x, block.y, block.keep)
-        answers = (self._question.channel, self._envelope)
+        answers = (self._question, self._envelope)
         if self._count is None:
             return [self._message(value, *answers) for value in values]
         marks = self._count.message.rows(source.astray(0, n))
-        counts = (self._count.channel, envelope_of_count(self._envelope, self._count))
+        counts = (self._count, envelope_of_count(self._envelope, self._count))
         counting = drawn(self._stream, self._question.counting, n)
         return [
             self._message(mark, *counts) if counted else self._message(value, *answers)
             for value, mark, counted in zip(values, marks, counting, strict=True)
         ]
 
-    def _message(self, value: Array, channel: Channel, envelope: Envelope) -> bytes:
+    def _message(
+        self, value: Array, question: DeviceQuestion | CountQuestion, envelope: Envelope
+    ) -> bytes:
         identity = self._stream.bits(ID_BYTES)
-        return pack(envelope, identity, randomize(channel, value, self._stream), self._seeded)
+        payload = randomize(question.channel, value, self._stream)
+        return pack(envelope, identity, payload, self._seeded)
 
     def _table(self, record: Mapping[str, object]) -> object:
         """The record as a table of one row; what cannot be read is missing."""

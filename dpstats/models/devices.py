@@ -28,12 +28,13 @@ from dpstats.holders.collector import MessageCollector, ReceivedMessages
 from dpstats.holders.device import Device
 from dpstats.holders.wire import HEADER_BYTES
 from dpstats.mechanisms.noise import Noise, SafeNoise
-from dpstats.models.door import concluded, warned_of
+from dpstats.models.door import concluded
 from dpstats.models.saved_arrays import archive_in, array_of, moments_of
 from dpstats.protocol import DeviceQuestion, Plan
 from dpstats.queries.cell_messages import message_of
 from dpstats.results import Released as Results
 from dpstats.results.archive import plan_from_dict, plan_to_dict
+from dpstats.results.warned import warned_of
 from dpstats.stored import is_version, json_of, reading, shown, values
 
 __all__ = ["Collector", "Randomizer"]

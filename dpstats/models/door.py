@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger, LedgerState
 from dpstats.design import Design, Source
-from dpstats.errors import DataError, EstimationWarning, FeasibilityWarning, OptionError
+from dpstats.errors import DataError, FeasibilityWarning, OptionError
 from dpstats.holders import (
     Clients,
     Curator,
@@ -29,11 +29,12 @@ from dpstats.holders import (
 from dpstats.holders.sealed import without_frames
 from dpstats.holders.store import OpenStore
 from dpstats.mechanisms.noise import Noise, SafeNoise
-from dpstats.privacy import SIMULATED, Central, LabelOnly, Local, Neighbors
+from dpstats.privacy import Central, LabelOnly, Local, Neighbors
 from dpstats.protocol import Estimator, Plan
 from dpstats.protocol.progress import reporter, watched
 from dpstats.results import Released as Results
 from dpstats.results.privacy_report import PrivacyReport
+from dpstats.results.warned import warned_of
 from dpstats.tables.scratch import scratch_folder
 from dpstats.tables.streams import Reading
 from dpstats.text import plain
@@ -180,17 +181,6 @@ def _charged(design: Design, plan: Plan, label: str, ledger: Ledger | None, nois
     unit = None if design.schema is None else design.schema.unit
     ledger.charge(plan, label, unit, reproducible=noise.reproducible)
     return ledger
-
-
-def warned_of(result: Results, stacklevel: int) -> Results:
-    """The result, once what answers told of it is a warning, too: who reads one number sees it.
-
-    That devices were simulated puts no answer in doubt.
-    """
-    told = [text for text in result.estimate.remarks if text != SIMULATED]
-    if told:
-        warnings.warn(EstimationWarning(plain(" ".join(told)), result), stacklevel=stacklevel)
-    return result
 
 
 def concluded(

@@ -34,6 +34,7 @@ from dpstats.models.recipes import Recipe
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 from dpstats.protocol import Estimator, Options, Plan
 from dpstats.results import Released as Results
+from dpstats.results.warned import warned_of
 from dpstats.tables.streams import Reading, Scratch, Stream, stream_of
 from dpstats.text import plain
 
@@ -245,7 +246,7 @@ class Model:
         if isinstance(privacy, Federated):
             check_paid(None, noise)
             asked = self._sites(privacy, method, sparsity, public, options, ledger, noise)
-            return door.warned_of(federated.fit(*asked, progress), stacklevel=3)
+            return warned_of(federated.fit(*asked, progress), stacklevel=3)
         check_paid(ledger, noise)
         assert ledger is None or isinstance(ledger, Ledger)
         self._public_side.progress = progress

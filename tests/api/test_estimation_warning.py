@@ -66,15 +66,15 @@ def test_devices_that_are_simulated_are_no_doubt_and_messages_of_real_ones_may_b
     assert not found.warnings
     assert "Warning: Every device was simulated" in str(found.summary())
     assert found.error_bound.sentence().startswith("With probability 95 %")
-    model = dp.ols("y ~ x", table(), dp.Schema(y=dp.Numeric(-6, 6), x=dp.Numeric(-3000, 3000)))
+    model = dp.ols("y ~ x", table(), dp.Schema(y=dp.Numeric(-0.2, 0.2), x=dp.Numeric(-3, 3)))
     randomizer = model.randomizer(local, noise=SeededNoise(2))
     collector = model.collector(local)
-    for row in table().head(300).to_dict("records"):
-        collector.add(randomizer(row))
+    collector.extend(randomizer.send_all(table()))
     with pytest.warns(EstimationWarning) as caught:
         found = collector.fit()
     assert caught[0].filename == __file__
     assert str(caught[0].message) in " ".join(found.warnings)
+    assert "of 'y' were outside the declared range" in str(caught[0].message)
 
 
 def test_what_is_made_of_a_fit_that_warns_says_so():
@@ -97,11 +97,11 @@ def test_what_is_made_of_a_fit_that_warns_says_so():
 
 def test_where_nobody_counts_what_was_moved_the_summary_says_that() -> None:
     said, local = "Nobody counted what lies outside", dp.Local(2.0)
-    model = dp.ols("y ~ x", table(), WIDE)
-    assert said in str(model.fit(local, noise=SeededNoise(1)).summary())
-    label = model.fit(dp.LabelOnly(2.0), noise=SeededNoise(1))
-    assert "share outside" in label.released
-    assert said not in str(label.summary())
-    few = dp.ols("y ~ x", table().head(100), WIDE).fit(dp.LabelOnly(1.0), noise=SeededNoise(1))
-    assert said in str(few.summary())
+    model, few = (dp.ols("y ~ x", rows, WIDE) for rows in (table(), table().head(100)))
+    for privacy in (local, dp.LabelOnly(2.0)):
+        found = model.fit(privacy, noise=SeededNoise(1))
+        assert "share outside" in found.released
+        assert said not in str(found.summary())
+    for privacy in (dp.Local(1.0), dp.LabelOnly(1.0)):
+        assert said in str(few.fit(privacy, noise=SeededNoise(1)).summary())
     assert said not in str(fit(WIDE).summary())

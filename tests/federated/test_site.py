@@ -17,11 +17,12 @@ import dpstats as dp
 from dpstats.errors import (
     BudgetError,
     DataError,
+    EstimationWarning,
     FeasibilityWarning,
     FormulaError,
     OptionError,
 )
-from dpstats.federated import Question, Site, combine
+from dpstats.federated import Question, Site, ask, combine
 from dpstats.federated import site as site_module
 from dpstats.federated.question import Reply
 from dpstats.mechanisms.noise import SeededNoise
@@ -199,6 +200,24 @@ def test_what_is_no_answer_leaves_the_fit_to_the_others(spoil: Any, status: str)
     fit = combine(asked, {**got, "north": spoil(got["north"])})
     assert fit.sources.loc["north", "status"] == status
     assert fit.sources.loc["home", "weight"] == pytest.approx(1)
+
+
+def test_what_replies_tell_of_a_fit_is_a_warning_too() -> None:
+    asked = question()
+    got = replies(asked)
+    with pytest.warns(EstimationWarning) as caught:
+        fit = combine(asked, {**got, "north": got["north"][:40]})
+    assert [w.filename for w in caught] == [__file__]
+    assert str(caught[0].message) == " ".join(fit.warnings)
+    assert "north" in fit.warnings[0]
+
+    def send(messages: Any) -> Any:
+        return {name: got[name][: None if name == "home" else 40] for name in messages}
+
+    with pytest.warns(EstimationWarning) as caught:
+        asked_for = ask(asked, list(got), send)
+    assert [w.filename for w in caught] == [__file__]
+    assert str(caught[0].message) == " ".join(asked_for.warnings)
 
 
 def spoiled(message: bytes, change: Any) -> bytes:

@@ -11,7 +11,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,7 +175,7 @@ class DeviceRounds(Method):
 
     def _counted(
         self, design: Design, plan: Plan, counted: Sequence[Messages]
-    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+    ) -> tuple[dict[str, object], tuple[str, ...]]:
         """Shares of values astray, by the devices of all rounds that counted; and remarks.
 
         Of several values that are astray a device names one, so that a share is at most what it is
