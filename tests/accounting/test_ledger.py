@@ -452,7 +452,7 @@ def processes():
     return context
 
 
-@pytest.mark.parametrize("kills", [0, 8])
+@pytest.mark.parametrize("kills", [8, pytest.param(0, marks=pytest.mark.full)])
 def test_processes_at_once_neither_overspend_nor_lose_a_charge(path, tmp_path, processes, kills):
     """Room for about half of the charges; killed workers are replaced and carry on."""
     Ledger.open(path, 0.4, 1e-6)

@@ -172,6 +172,7 @@ each_message_case = _each(MESSAGES, _whole)
 each_local = _each(LOCAL, _whole)
 each_of_devices = _each(DEVICES, _whole)
 each_response = _each(RESPONSES, _whole)
+each_response_counted = _each(RESPONSES, lambda case: str(case) == "ols-label-ols-label-only")
 each_sum = _each(SUMS, _whole)
 
 

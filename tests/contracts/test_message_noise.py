@@ -26,6 +26,7 @@ from tests.contracts.messages import (
     Repeater,
     each_local,
     each_response,
+    each_response_counted,
     each_sum,
     each_sum_drawn,
     handed_over,
@@ -105,7 +106,7 @@ def moves(case: MessageCase, delta: float) -> dict[str, float]:
 
 
 @PURE_TOO
-@each_sum
+@each_sum_drawn
 def test_neighbours_move_no_sum_by_more_than_its_sensitivity(
     case: MessageCase, delta: float
 ) -> None:
@@ -232,7 +233,7 @@ def test_randomised_responses_have_the_declared_variance_about_the_responses(
         assert abs(z.mean() - held) < 7.0 * z.std() / math.sqrt(len(z))
 
 
-@each_response
+@each_response_counted
 def test_shares_of_devices_that_count_have_the_declared_variance(case: MessageCase) -> None:
     """About none, where no response is outside or missing; 80 answers."""
     data = case.table(DRAWS)

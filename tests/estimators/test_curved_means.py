@@ -34,6 +34,7 @@ def counts(formula: str) -> tuple[dp.Model, Any, Any]:
     return model, data, rows.fit(cov_type="HC1")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("formula", "most"), grid([("poly(x, 3)", 0.8), ("bs(x, df=6)", 0.55)], 1))
 def test_intervals_of_counts_hold_where_a_model_of_normal_rows_knows_no_curvature(formula, most):
     """Of 12 fits; by the curvature that the model expected there it was 3 and 98 %.

@@ -287,6 +287,7 @@ WIDE = Shape(NORMAL.draw, Numeric(-4_000, 4_000), 0.3)
 RARE = Shape(lambda g, n: (g.uniform(size=n) < 0.05) * 1.0, Numeric(0, 1.5), 0.05)
 
 
+@pytest.mark.full
 def test_a_range_that_is_far_too_wide_costs_little():
     """An error of .024 where rows have .022; a private interval, a few halvings of it, had .48."""
     found = repeat(CLIPPED, WIDE, 2000, PRIVACY, 100, seed=17)
@@ -297,6 +298,7 @@ def test_a_range_that_is_far_too_wide_costs_little():
     assert repeat(CLIPPED, WIDE, 2000, PRIVACY, 20, seed=17, clip="private").rmse > 0.1
 
 
+@pytest.mark.full
 def test_rare_values_are_no_tail_that_is_cut_off():
     """Of 5 % ones too few are seen to read a tail of: the window is the declared range."""
     found = repeat(CLIPPED, RARE, 2000, PRIVACY, 100, seed=19)

@@ -116,6 +116,7 @@ def test_the_sensitivity_is_attained_and_the_same_for_any_number_of_components()
         assert len(claims) == 1
 
 
+@pytest.mark.full
 def test_without_noise_to_speak_of_the_finish_is_at_the_maximum_of_the_likelihood():
     data = rows(PLANE, 20_000, 3)
     best = em(data.to_numpy(), PLANE)

@@ -52,6 +52,7 @@ def off(kind: str, share: float, fits: int, **options: Any) -> tuple[np.ndarray,
     return np.array(away), float(np.mean(held)), warned
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "share", "rms"),
     grid(
@@ -94,6 +95,7 @@ def test_events_of_weighted_rows_are_not_lost(kind: str) -> None:
     assert np.sqrt(np.mean(np.square(away))) < 3
 
 
+@pytest.mark.full
 def test_rare_counts_of_a_bounded_regression() -> None:
     away, held, _ = off("count", 0.1, 4, target="robust")
     assert np.sqrt(np.mean(away**2)) < 2

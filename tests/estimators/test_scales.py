@@ -647,6 +647,7 @@ def test_a_column_of_two_numbers_is_no_error_after_the_charge() -> None:
     assert np.isfinite(fit.params).all()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("times", grid([5_000.0, 3.0], 1))
 def test_ranges_that_are_right_or_far_too_wide_lose_no_column(times: float) -> None:
     """One unit for columns that are alike: of 200 each was in its own, or in that of its range.

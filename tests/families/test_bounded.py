@@ -64,7 +64,7 @@ def etas(family: BoundedFamily) -> Any:
 
 
 @pytest.mark.parametrize("of_sd", grid([0.5, 0.05, 1.5, 6.0], 1))
-@pytest.mark.parametrize("family", FAMILIES, ids=str)
+@pytest.mark.parametrize("family", grid(FAMILIES, lambda f: f.name != "gamma"), ids=str)
 def test_a_bounded_score_has_mean_zero_and_these_moments(
     family: BoundedFamily, of_sd: float
 ) -> None:

@@ -208,6 +208,7 @@ def test_weights_are_shares(rule: str) -> None:
         assert found.weights[K // 2 + 1 :].sum() < 0.01
 
 
+@pytest.mark.full
 def test_distances_are_chi_squared_where_sites_agree_and_selection_keeps_its_level() -> None:
     rng, d, draws = np.random.default_rng(8), 3, 300
     found, all_kept = [], 0

@@ -54,6 +54,7 @@ CASES = grid(
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("combine", "off"), CASES)
 def test_the_sentence_is_true_of_95_in_100_fits(fit: Any, combine: str, off: float) -> None:
     # Of two coefficients: below 95 % by 4 standard errors of one with a chance of some 1e-4.

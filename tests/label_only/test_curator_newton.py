@@ -180,6 +180,7 @@ def test_without_noise_counts_have_the_largest_likelihood() -> None:
     np.testing.assert_allclose(fit.bse, exact(data).bse, rtol=0.2)  # squares are of clipped scores
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("level", "shape"),
     [
@@ -242,6 +243,7 @@ def test_few_rows_that_tell_a_coefficient_of_counts_are_said() -> None:
     assert not plain.estimate.remarks
 
 
+@pytest.mark.full
 def test_what_carries_a_coefficient_is_what_brute_force_says() -> None:
     """Of the longest rows, the most that they have of what tells any combination."""
     rng = np.random.default_rng(8)

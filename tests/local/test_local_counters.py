@@ -125,15 +125,15 @@ def test_many_columns_of_which_none_stands_out_are_said_together() -> None:
     """Each of 40 columns is named by a fortieth of the devices."""
     rng = np.random.default_rng(0)
     names = [f"x{j}" for j in range(40)]
-    data = pd.DataFrame(rng.uniform(2, 3, (N, 40)), columns=names)
-    data["y"] = rng.normal(size=N)
+    data = pd.DataFrame(rng.uniform(2, 3, (8_000, 40)), columns=names)
+    data["y"] = rng.normal(size=8_000)
     declared = dp.Schema(
         {**dict.fromkeys(names, dp.Numeric(-1, 1)), "y": dp.Numeric(-6, 6, scale=1)}
     )
     model = dp.ols("y ~ " + " + ".join(names), data, declared)
     found = model.fit(dp.Local(4.0), noise=SeededNoise(0), sparsity=2)
-    assert found.released["share of records astray"] == pytest.approx(1.0, abs=0.05)
-    assert any(text.startswith("About 1") and "too few to tell" in text for text in found.warnings)
+    assert found.released["share of records astray"] == pytest.approx(1.0, abs=0.1)
+    assert any(text.startswith("About ") and "too few to tell" in text for text in found.warnings)
     wide = dp.Schema({**dict.fromkeys(names, dp.Numeric(-1, 4)), "y": declared["y"]})
     model = dp.ols("y ~ " + " + ".join(names), data, wide)
     found = model.fit(dp.Local(4.0), noise=SeededNoise(0), sparsity=2)
@@ -141,11 +141,11 @@ def test_many_columns_of_which_none_stands_out_are_said_together() -> None:
 
 
 def test_shares_are_unbiased_and_as_far_off_as_said_and_sound_ranges_raise_no_alarm() -> None:
-    """300 fits of a mean whose range leaves out a twentieth; half of the noise would be seen."""
+    """200 fits of a mean whose range leaves out a twentieth; half of the noise would be seen."""
     n = 20_000
     data = pd.DataFrame({"y": np.random.default_rng(0).permutation(np.arange(n) / n)})
     model = dp.mean("y", data, dp.Schema(y=dp.Numeric(0, 1 - MANY)))
-    fits = (model.fit(dp.Local(1.0), noise=SeededNoise(seed)) for seed in range(300))
+    fits = (model.fit(dp.Local(1.0), noise=SeededNoise(seed)) for seed in range(200))
     told = [fit.released["share of records astray"] for fit in fits]
     channel = AstrayMessage(1).channel(1.0)
     error = math.sqrt(error_of_count(channel) / counters_of(channel, n))
@@ -153,8 +153,8 @@ def test_shares_are_unbiased_and_as_far_off_as_said_and_sound_ranges_raise_no_al
     law = stats.norm(MANY, error)
     expected = law.expect(lambda v: v, lb=0, ub=1)
     spread = math.sqrt(law.expect(lambda v: v**2, lb=0, ub=1) - expected**2)
-    assert np.mean(told) == pytest.approx(expected, abs=4 * spread / math.sqrt(300))
-    assert np.std(told) == pytest.approx(spread, rel=0.17)
+    assert np.mean(told) == pytest.approx(expected, abs=4 * spread / math.sqrt(200))
+    assert np.std(told) == pytest.approx(spread, rel=0.21)
 
 
 def test_a_record_is_in_parts_in_the_cells_of_what_is_astray() -> None:
