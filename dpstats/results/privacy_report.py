@@ -27,6 +27,11 @@ HALVES = (
     "add up to at most 100% within all rows and one half"
 )
 
+DEVICES = (
+    "each sends one message, with all of the budget: it answers, or says in place of that what of "
+    "its own is outside of what is declared; which of both depends on nothing private"
+)
+
 _HOLDERS = {
     "central": "central: one curator holds the rows",
     "local": "local: each device randomises its record, also against the server",
@@ -123,7 +128,7 @@ class MechanismRecord:
     part : int
         Which of the disjoint sets of rows it was asked on.
     branch : int
-        0 for all rows, 1 or 2 for a half of them.
+        0 for all rows, 1 or 2 for a half of them, or for devices that answer and that count.
     """
 
     slot: str
@@ -139,9 +144,13 @@ class MechanismRecord:
     branch: int = 0
 
     @property
-    def label(self) -> str:
+    def counts_instead(self) -> bool:
+        """Whether devices that count answered it, in place of what others were asked."""
+        return self.branch == 2 and self.kind == "pure"
+
+    def label(self, halves: bool) -> str:
         """The slot, with the rows it was asked on where these are not all."""
-        half = f"half {self.branch}: " if self.branch else ""
+        half = f"half {self.branch}: " if self.branch and halves else ""
         return half + self.slot.removeprefix(half) + (f" [{self.part}]" if self.part else "")
 
 
@@ -295,7 +304,7 @@ class PrivacyReport:
             *((f"Site {site}", text) for site, text in self.sites.items()),
         ]
         if any(m.branch for m in self.mechanisms):
-            rows.append(("Halves", HALVES))
+            rows.append(("Halves", HALVES) if self._halves else ("Devices", DEVICES))
         if self.large_delta:
             rows.append(("Large delta", self.large_delta))
         if self.marked:
@@ -303,6 +312,11 @@ class PrivacyReport:
         if self.reproducible:
             rows.append(("NOISE", f"{NOT_PRIVATE} (seeded noise can be subtracted)"))
         return rows
+
+    @property
+    def _halves(self) -> bool:
+        """Whether branches are halves of rows, not what a device is asked or another."""
+        return not any(m.counts_instead for m in self.mechanisms)
 
     @property
     def _no_ledger(self) -> str:
@@ -363,7 +377,7 @@ class PrivacyReport:
         """Header and rows of the mechanisms: what the summary prints."""
         rows: list[tuple[str, ...]] = [
             (
-                m.label,
+                m.label(self._halves),
                 m.query,
                 f"{m.sensitivity:.4g}",
                 m.noise,
