@@ -21,6 +21,7 @@ __all__ = [
     "TO_THE_MIDDLE",
     "counters_of",
     "error_of_count",
+    "finders_of",
     "shares_astray",
 ]
 
@@ -33,6 +34,9 @@ CHANCE = 0.003  # wording: chance that noise alone makes a fit say so of any col
 _MOST_COUNTERS = 0.03  # share: of devices that count what is outside, in place of their answer
 _SEEN = 0.02  # share: error of that count, at which more devices are not asked
 _BLIND = 0.3  # share: error of that count, from which none is
+_MOST_FINDERS = 0.1  # share: of devices that say where a response lies of which no scale is known
+_FOUND = 0.01  # share: error of what is told of a cell, at which more devices are not asked
+_COARSE = 0.06  # share: error of what is told of a cell, from which none is
 _ROUGH = 0.01  # wording: error of such a share, from which it is said
 
 
@@ -41,8 +45,18 @@ def counters_of(channel: Subset, n: int) -> int:
 
     As many as know a small share to within `_SEEN`, and no more than `_MOST_COUNTERS` of all.
     """
-    one, most = error_of_count(channel), int(_MOST_COUNTERS * n)
-    return 0 if one > _BLIND**2 * most else min(most, math.ceil(one / _SEEN**2))
+    return _as_many(channel, n, _MOST_COUNTERS, _SEEN, _BLIND)
+
+
+def finders_of(channel: Subset, n: int) -> int:
+    """How many of n devices say where in a wide range their response lies; 0 if too few tell it."""
+    return _as_many(channel, n, _MOST_FINDERS, _FOUND, _COARSE)
+
+
+def _as_many(channel: Subset, n: int, share: float, seen: float, blind: float) -> int:
+    """At most this share of n, with no error below `seen`; none where it is above `blind`."""
+    one, most = error_of_count(channel), int(share * n)
+    return 0 if one > blind**2 * most else min(most, math.ceil(one / seen**2))
 
 
 def error_of_count(channel: Subset) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.channels import CHANNELS, Channel, Subset, channel
 from dpstats.errors import OptionError, given, is_number
-from dpstats.estimators.counters import counters_of
+from dpstats.estimators.counters import counters_of, finders_of
 from dpstats.estimators.guesses import declared, round_up, with_errors
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Options, Plan
@@ -47,6 +47,7 @@ _SPREAD = math.sqrt(2.0) / 4  # ratio: sd over half-range of a response with no 
 _EXPLAINED = 0.5  # share: of the response's variance that covariates explain, as far as is known
 _BIAS = 0.25  # ratio: largest bias by clipping that is planned, over the smallest standard error
 _NARROWEST = 1.5  # sds: least clip where clipping is not undone
+_CELLS = 24  # numerical: cells of a range in which responses are looked for
 _FINE = 0.5  # wording: error over coefficients at which a fit is worth its budget
 _SCALES = np.arange(0.5, 12.01, 0.1)  # numerical: clips that are tried, in declared scales
 _RESPONSE = (
@@ -79,6 +80,8 @@ class Responses:
         Devices that say whether their response is within what is declared, in place of it.
     sent : float
         Share of the others.
+    cells : int
+        Cells of the declared range, of which they say in which it is.
     """
 
     interval: Interval
@@ -88,6 +91,7 @@ class Responses:
     assumptions: tuple[str, ...] = (_RESPONSE,)
     counters: int = 0
     sent: float = 1.0
+    cells: int = 1
 
     @property
     def residual_variance(self) -> float:
@@ -149,7 +153,8 @@ class Responses:
         made: dict[str, object] = {"interval": (self.interval.low, self.interval.high)}
         if self.channel is not None:
             made["channel"] = self.channel.name
-        return {**made, "counters": self.counters} if self.counters else made
+        counted = {"counters": self.counters} if self.counters else {}
+        return {**made, **counted, **({"cells": self.cells} if self.cells > 1 else {})}
 
     @classmethod
     def of(cls, plan: Plan, design: Design) -> Responses:
@@ -157,11 +162,12 @@ class Responses:
         i = Interval(*plan.options["interval"])
         name = plan.options.get("channel")
         made = None if name is None else _channel(name, plan.privacy)
-        return cls(i, made, *_guess(design)).counting(plan.options.get("counters", 0), plan.n)
+        counters, cells = plan.options.get("counters", 0), plan.options.get("cells", 1)
+        return cls(i, made, *_guess(design)).counting(counters, plan.n, cells)
 
-    def counting(self, counters: int, n: int) -> Responses:
-        """With so many of n devices that count."""
-        return replace(self, counters=counters, sent=1 - counters / max(n, 1))
+    def counting(self, counters: int, n: int, cells: int = 1) -> Responses:
+        """With so many of n devices that say in which of so many cells of the range they are."""
+        return replace(self, counters=counters, sent=1 - counters / max(n, 1), cells=cells)
 
 
 def responses(
@@ -171,6 +177,7 @@ def responses(
     tolerable: Callable[[Responses, float], float] | None = None,
     binary: bool = False,
     always: bool = False,
+    find: bool = False,
 ) -> Responses:
     """Interval and channel for the responses of a design, from public facts.
 
@@ -184,6 +191,8 @@ def responses(
         the declared range is used.
     binary : bool, default False
         Whether the response is a yes or no, for which one bit is best.
+    find : bool, default False
+        Whether devices that count may tell where responses lie, if no scale and no clip says so.
 
     Raises
     ------
@@ -198,7 +207,11 @@ def responses(
         if privacy.curator:
             return draft
         channel = _best(options.get("channel"), privacy, draft, binary)
-        return replace(draft, channel=channel).counting(counters_of(marks_channel(privacy), n), n)
+        sent = replace(draft, channel=channel)
+        unknown = not declared(design) and options.get("clip") is None and _levels(design) is None
+        if find and unknown and (finders := finders_of(marks_channel(privacy, _CELLS), n)):
+            return sent.counting(finders, n, _CELLS)
+        return sent.counting(counters_of(marks_channel(privacy), n), n)
 
     def around(half: float) -> Interval:
         return Interval(float(max(low, center - half)), float(min(high, center + half)))
@@ -217,9 +230,9 @@ def responses(
     return whole
 
 
-def marks_channel(privacy: LabelOnly) -> Subset:
-    """How a device says that its response is within what is declared, outside, or missing."""
-    return Subset(3, privacy.epsilon)
+def marks_channel(privacy: LabelOnly, cells: int = 1) -> Subset:
+    """How a device says in which cell of its range a response is, or outside of it, or missing."""
+    return Subset(cells + 2, privacy.epsilon)
 
 
 def linear_shrinkage(se: Callable[[Responses], float]) -> Callable[[Responses, float], float]:

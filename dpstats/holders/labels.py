@@ -201,10 +201,12 @@ class Labels(RecordingHolder):
         channel, few = query.channel, self._counters(query.counters)
         cells, total = np.eye(channel.dim), np.zeros(channel.dim)
         for part in blocks(len(few)):
-            mine = cells[self._marks[few[part]]]
+            marks = self._marks[few[part]]
+            within = np.searchsorted(query.edges, self._labels[few[part]], side="left")
+            mine = cells[np.where(marks == 0, within, query.cells - 1 + marks)]
             total += channel.decode(messages(channel, mine, self._noise)).sum(axis=0)
         none = float(channel.noise(cells[0])[1, 1])
-        return total[1:] / len(few), math.sqrt(none / len(few))
+        return total / len(few), math.sqrt(none / len(few))
 
 
 def _numbers(n: int) -> tuple[tuple[int, ...], np.dtype[np.float64]]:

@@ -136,24 +136,41 @@ class LabelAstray(LabelContribution):
 
 @dataclass(frozen=True)
 class RandomizedMarks(LabelContribution):
-    """Shares of responses outside of what is declared, and missing, as their devices tell; (2,).
+    """Shares of responses by where they lie, as their devices tell; (k + 3,) for k edges.
 
-    `counters` devices, drawn by lot, answer this and nothing else.
+    In the cells of the range between the edges, (-inf, e_1], ..., (e_k, inf); outside of what is
+    declared; missing. `counters` devices, drawn by lot, answer this and nothing else.
 
-    Guarantee: that of the channel, for each of their responses; one is in one of three cells.
+    Guarantee: that of the channel, for each of their responses; one is in one of the cells.
     Replacing it moves what is randomised by 2 in the norm of shares.
     """
 
     interval: Interval
     channel: Subset
     counters: int
+    edges: tuple[float, ...] = ()
     name: ClassVar[str] = "randomised marks of responses"
     kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l1"
 
+    def __post_init__(self) -> None:
+        if len(self.edges) > 1:
+            increasing(np.array(self.edges), "edges of the cells")
+        if self.channel.dim != self.cells + 2:
+            raise PlanError(
+                f"A channel of {self.channel.dim} cells was asked about {self.cells} between the "
+                "edges and two more."
+            )
+
+    @property
+    def cells(self) -> int:
+        """Cells of the range."""
+        return len(self.edges) + 1
+
     def parameters(self) -> Mapping[str, Any]:
-        """The interval, which is that of the declaration, and the channel."""
-        return {**self.interval.parameters(), "channel": self.channel.name}
+        """The interval, which is that of the declaration, its cells, and the channel."""
+        told = {"cells": self.cells, "channel": self.channel.name}
+        return {**self.interval.parameters(), **told}
 
     @property
     def _change(self) -> float:

@@ -19,6 +19,7 @@ from dpstats.accounting import epsilon_of
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.base import Method
 from dpstats.estimators.counters import ASTRAY, TO_THE_MIDDLE, error_of_count, shares_astray
+from dpstats.estimators.labels.found import inner_edges
 from dpstats.estimators.responses import Responses, marks_channel
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import LabelOnly, Privacy
@@ -43,6 +44,7 @@ __all__ = [
     "RANDOMIZED_ONCE",
     "SLOT",
     "LabelMethod",
+    "astray_of",
     "at_least",
     "counted_by_devices",
     "covariates_of",
@@ -54,12 +56,12 @@ __all__ = [
     "no_solution",
     "randomized",
     "send_responses",
+    "told_by_devices",
 ]
 
 Array = NDArray[np.float64]
 
 SLOT = "responses"
-_INSTEAD = "whether a response is outside of what is declared, or missing, in place of it: by lot"
 RANDOMIZED_ONCE = (
     "Each response is epsilon-DP against everybody, the server included, whatever the others do: "
     "it is held to a public interval and randomised once on its device, by a mechanism whose "
@@ -123,13 +125,18 @@ def covariates_of(design: Design) -> PublicRows:
 
 
 def send_responses(
-    holder: LabelHolder, design: Design, plan: Plan, offset: bool = True
+    holder: LabelHolder,
+    design: Design,
+    plan: Plan,
+    offset: bool = True,
+    how: Responses | None = None,
 ) -> tuple[Array, PublicRows, Responses]:
     """Randomised responses (m,), the public rows of these, and how they were sent.
 
-    With `offset` the known term of a linear model is taken off.
+    With `offset` the known term of a linear model is taken off. They are sent as planned, or `how`
+    earlier answers say.
     """
-    how, rows = Responses.of(plan, design), covariates_of(design)
+    how, rows = Responses.of(plan, design) if how is None else how, covariates_of(design)
     assert how.channel is not None
     z, _ = holder.ask(RandomizedLabels(how.interval, how.channel, how.counters), SLOT)
     rows = rows.part(holder.sending(how.counters)) if how.counters else rows
@@ -170,23 +177,50 @@ def randomized(how: Responses, privacy: LabelOnly) -> tuple[Mechanism, ...]:
         return (Mechanism(SLOT, how.channel.event, purpose),)
     return (
         Mechanism(SLOT, how.channel.event, purpose, branch=1),
-        Mechanism(ASTRAY, marks_channel(privacy).event, _INSTEAD, branch=2),
+        Mechanism(ASTRAY, marks_channel(privacy, how.cells).event, _told(how), branch=2),
     )
+
+
+def _told(how: Responses) -> str:
+    """What devices that count tell, in words."""
+    where = "whether a response is" if how.cells == 1 else "in which part of its range one is, or"
+    return f"{where} outside of what is declared, or missing, in place of it: by lot"
 
 
 def counted_by_devices(
     holder: LabelHolder, design: Design, plan: Plan
 ) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
     """Noisy shares of responses outside of what is declared, and missing; and remarks."""
-    how, endog = Responses.of(plan, design), design.endog
+    return astray_of(design, *told_by_devices(holder, design, plan))
+
+
+def told_by_devices(holder: LabelHolder, design: Design, plan: Plan) -> tuple[Array, float]:
+    """Noisy shares of responses by where they lie (cells + 2,), of no device none; and their error.
+
+    The last two are of those outside of what is declared, and of those that are missing.
+    """
+    how = Responses.of(plan, design)
     assert isinstance(plan.privacy, LabelOnly)
-    assert endog is not None
     if not how.counters:
+        return np.zeros(0), 0.0
+    interval, channel = (
+        Interval(*design.internal_endog_bounds),
+        marks_channel(plan.privacy, how.cells),
+    )
+    edges = inner_edges(design, how.cells)
+    shares, _ = holder.ask(RandomizedMarks(interval, channel, how.counters, edges), ASTRAY)
+    return shares, math.sqrt(error_of_count(channel) / how.counters)
+
+
+def astray_of(
+    design: Design, shares: Array, error: float
+) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
+    """What to release and to remark of what `told_by_devices` told."""
+    assert design.endog is not None
+    if not shares.size:
         return {}, ()
-    interval, channel = Interval(*design.internal_endog_bounds), marks_channel(plan.privacy)
-    shares, _ = holder.ask(RandomizedMarks(interval, channel, how.counters), ASTRAY)
-    error = math.sqrt(error_of_count(channel) / how.counters)
-    return shares_astray((endog.name,), shares[:, None], NoiseLaw("gaussian", error), TO_THE_MIDDLE)
+    law = NoiseLaw("gaussian", error)
+    return shares_astray((design.endog.name,), shares[-2:, None], law, TO_THE_MIDDLE)
 
 
 def meaningful(law: Family, eta: Tall, interval: Interval) -> bool:

@@ -11,23 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.bounds import LABEL_LOWER, LINEAR, SMALL_EPS, rates
+from dpstats.estimators.counters import error_of_count
 from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
+    astray_of,
     at_least,
-    counted_by_devices,
     covariates_of,
     inverse_gram,
     jackknifed,
     label_plan,
     randomized,
     send_responses,
+    told_by_devices,
 )
+from dpstats.estimators.labels.found import found_interval, in_spreads
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
     Responses,
     expect_labels,
     linear_shrinkage,
+    marks_channel,
     responses,
     slopes,
 )
@@ -48,14 +52,17 @@ _FIXED = DUCHI.at("fixed-design regression")
 
 _THEORY = Theory(
     estimand=(
-        "least-squares coefficients of the response, held to the interval of the plan, on the "
+        "least-squares coefficients of the response, held to an interval, planned or found, on the "
         "public rows: the regression coefficients where the linear model holds and the interval "
         "contains the responses"
     ),
     guarantee=RANDOMIZED_ONCE,
     assumptions=(
         LINEAR,
-        Assumption("Responses lie in the declared range, or have the declared centre and scale"),
+        Assumption(
+            "Responses lie in the declared range, or have the declared centre and scale; beyond "
+            "where devices tell that most lie, no more of them than a variance allows"
+        ),
         Assumption(formula="n > d"),
     ),
     upper=rates("sqrt(d/n)", "B sqrt(d/n)/eps, B = 1", _FIXED, given=(SMALL_EPS,)),
@@ -84,9 +91,11 @@ class LabelOLS(LabelMethod):
     *Channel.* That with the smallest variance at the mean square that public facts suggest: one bit
     (Duchi et al.) at small epsilon, the piecewise mechanism above.
 
-    *Clip.* The declared range. Where the schema declares a smaller scale, the narrowest interval
-    of so many scales around the centre that biases a slope by less than a quarter of its standard
-    error; it grows with n and epsilon.
+    *Clip.* Where the schema declares a scale, the narrowest interval of so many scales around the
+    centre that biases a slope by less than a quarter of its standard error; it grows with n and
+    epsilon. Where it declares none, a tenth of the devices or fewer tell where their response lies,
+    in place of it, and the interval follows (`FoundInterval`); what it may clip off is allowed for
+    in V. It is the declared range where that is as narrow, or noise would hide where responses lie.
     """
 
     model: str = "ols"
@@ -102,7 +111,7 @@ class LabelOLS(LabelMethod):
         def se(how: Responses) -> float:
             return math.sqrt(most * (how.residual_variance + how.noise()))
 
-        how = responses(design, privacy, options, linear_shrinkage(se))
+        how = responses(design, privacy, options, linear_shrinkage(se), find=True)
         inverse = inverse / how.sent
         plan = label_plan(self, design, privacy, how, randomized(how, privacy), {})
         width = float(np.diag(inverse)[slopes(design)].sum())
@@ -110,19 +119,27 @@ class LabelOLS(LabelMethod):
         def errors(epsilon: float) -> float:
             return math.sqrt(width * (how.residual_variance + how.at(epsilon).noise()))
 
-        return expect_labels(
+        plan = expect_labels(
             plan, design, how.noise() * inverse, how.residual_variance * inverse, how, errors
         )
+        if how.cells == 1:
+            return plan
+        told = error_of_count(marks_channel(privacy, how.cells)) / how.counters
+        return in_spreads(plan, design, how, math.sqrt(told))
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, and solve."""
-        z, rows, how = send_responses(holder, design, plan)
+        shares, error = told_by_devices(holder, design, plan)
+        found = found_interval(Responses.of(plan, design), design, shares, error)
+        z, rows, how = send_responses(holder, design, plan, how=found.how)
         x = rows.columns(np.arange(len(plan.names)))
         params, cov, privacy, variance = least_squares(x, z, how)
+        clipped = np.diag(found.allowance(x, inverse_gram(rows)))
+        cov, privacy = cov + clipped, privacy + clipped
         released = how.options()
         if variance > 0:
             released["residual sd"] = math.sqrt(variance)
-        astray, remarks = counted_by_devices(holder, design, plan)
+        astray, remarks = astray_of(design, shares, error)
         released |= astray
         return CoefficientEstimate(params, cov, privacy, float(plan.n), released, remarks)
 
