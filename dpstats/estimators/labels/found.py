@@ -103,10 +103,12 @@ def inner_edges(design: Design, cells: int) -> tuple[float, ...]:
 
 def found_interval(how: Responses, design: Design, shares: Array, error: float) -> FoundInterval:
     """Where responses are held, by noisy shares (cells + 2,) of known error of where they lie."""
+    if how.cells == 1:
+        return FoundInterval(how)
     low, high = how.interval.low, how.interval.high
     ends = np.array([low, *inner_edges(design, how.cells), high])
     inside = on_simplex(shares, 1.0)[: how.cells]
-    if how.cells == 1 or not inside.sum() > 0:
+    if not inside.sum() > 0:
         return FoundInterval(how)
     parts = inside / inside.sum()
     middle = float(np.interp(0.5, np.append(0.0, np.cumsum(parts)), ends))
