@@ -237,6 +237,13 @@ def _model(setting: Setting, table: Mapping[str, Array]) -> Any:
     return (dp.ols if setting.model == "ols" else dp.logit)(formula, table, schema)
 
 
+# A response of which devices tell where it lies.
+_LOOKED_FOR = [
+    Setting("ols", "label-ols", "label", n, 3, epsilon, "careless", delta=0.0, scaled=False)
+    for n, epsilon in ((20_000, 1.0), (5_000, 4.0))
+]
+
+
 def _labels() -> Iterator[Setting]:
     for law, scaled in (("normal", True), ("hard", False), ("curved", True)):
         yield Setting("ols", "label-ols", "label", 2000, 5, 2.0, law, scaled=scaled, delta=0.0)
@@ -267,6 +274,7 @@ def _labels() -> Iterator[Setting]:
     )
     yield Setting("ols", "label-lasso", "label", 4000, 60, 2.0, "hard", delta=0.0)
     yield Setting("ols", "thresholded-ols", "label", 4000, 60, 2.0, delta=0.0)
+    yield from _LOOKED_FOR
 
 
 def _local() -> Iterator[Setting]:
@@ -354,7 +362,7 @@ def _newton() -> Iterator[Setting]:
 
 
 def _shared() -> Iterator[Setting]:
-    yield from list(_labels())[:6]
+    yield from [*list(_labels())[:6], *_LOOKED_FOR]
     yield from list(_local())[:9]
     yield from list(_sparse())[:2]
 
