@@ -67,9 +67,9 @@ RANDOMIZED_ONCE = (
     "it is held to a public interval and randomised once on its device, by a mechanism whose "
     "sensitivity is the width of that interval (a bound on the ratio of densities for randomised "
     "response and the piecewise mechanism; Laplace or Gaussian noise if asked for). A few devices, "
-    "drawn by lots that depend on no response, randomise in its place whether it is within what is "
-    "declared, once: given the lots every device sends one epsilon-DP message. Covariates are "
-    "public; everything after is post-processing."
+    "drawn by lots that depend on no response, randomise in its place where it lies, or whether it "
+    "is within what is declared, once: given the lots every device sends one epsilon-DP message. "
+    "Covariates are public; everything after is post-processing."
 )
 
 _ALONE = 1e-6  # numerical: one less a leverage, below which a row alone tells a coefficient
