@@ -167,7 +167,8 @@ def check_question(question: DeviceQuestion, plan: Plan) -> None:
     channel, message = question.channel, question.message
     if channel.event != plan.mechanisms[0].event:
         raise PlanError(f"The channel costs {channel.event}, the plan {plan.mechanisms[0].event}.")
-    if question.counting != plan.options.get("counting", 0.0):
+    counts = len(plan.mechanisms) > 1
+    if question.counting != plan.options.get("counting", 0.0) or counts != (question.counting > 0):
         raise PlanError(f"{question.counting:.3g} of the devices are to count: not as planned.")
     if (channel.dim, channel.domain) != (message.dim, message.ball):
         raise PlanError(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import DataError
-from dpstats.holders.clients import release_of
+from dpstats.holders.clients import check_question, release_of
 from dpstats.holders.device import count_of, envelope_of, envelope_of_count
 from dpstats.holders.wire import ID_BYTES, Envelope, OpenedMessage, unpack
 from dpstats.protocol import Messages
@@ -261,14 +261,16 @@ class ReceivedMessages:
 
         Raises
         ------
-        DataError
-            If there was no such round: of a file, the plan may contradict itself.
+        DataError, PlanError
+            If there was no such round, or not at this cost: of a file, the plan may contradict
+            itself.
         """
         if part >= len(self._rounds):
             raise DataError(
                 f"The plan has {len(self._rounds)} rounds, and its options ask for more. It was "
                 "changed since the rounds were asked: load the file as the collector saved it."
             )
+        check_question(question, self.plan)
         return self._rounds[part].messages()
 
 
