@@ -52,10 +52,10 @@ def messages() -> list[bytes]:
 
 def test_a_message_has_the_promised_length_and_no_two_are_alike():
     randomizer = model().randomizer(PRIVACY)
-    first, second = randomizer(RECORD), randomizer(RECORD)
-    assert isinstance(first, bytes)
-    assert len(first) == len(second) == randomizer.message_bytes
-    assert first != second
+    sent = [randomizer(RECORD) for _ in range(300)]
+    assert all(isinstance(message, bytes) for message in sent)
+    assert {len(m) for m in sent} == {randomizer.message_bytes, randomizer.count_bytes}
+    assert len(set(sent)) == 300
 
 
 @pytest.mark.parametrize(

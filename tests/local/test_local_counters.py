@@ -309,7 +309,9 @@ def test_a_round_of_messages_that_only_count_is_no_fit() -> None:
 def test_a_message_that_counts_is_none_where_nobody_was_asked_to_or_of_other_columns() -> None:
     sent = narrow_model().randomizer(ONCE, noise=SeededNoise(1)).send_all(table(300))
     counts = [m for m in sent if len(m) == HEADER_BYTES + 1]
+    assert narrow_model().randomizer(ONCE).count_bytes == HEADER_BYTES + 1
     few = dp.ols("y ~ x + z", schema=schema(y=dp.Numeric(-1, 1)), n=20).collector(ONCE)
+    assert few.randomizer().count_bytes == 0
     assert few.randomizer().counting == 0.0
     assert few.extend(counts) == 0
     assert few.rejected == {"question": len(counts)}
