@@ -239,7 +239,18 @@ def _model(setting: Setting, table: Mapping[str, Array]) -> Any:
 
 # A response of which devices tell where it lies.
 _LOOKED_FOR = [
-    Setting("ols", "label-ols", "label", n, 3, epsilon, "careless", delta=0.0, scaled=False)
+    Setting(
+        "ols",
+        "label-ols",
+        "label",
+        n,
+        3,
+        epsilon,
+        "careless",
+        delta=0.0,
+        scaled=False,
+        options={"clip": "found"},
+    )
     for n, epsilon in ((20_000, 1.0), (5_000, 4.0))
 ]
 

@@ -21,6 +21,7 @@ __all__ = [
     "TO_THE_MIDDLE",
     "counters_of",
     "error_of_count",
+    "fewest_finders",
     "finders_of",
     "shares_astray",
 ]
@@ -51,6 +52,11 @@ def counters_of(channel: Subset, n: int) -> int:
 def finders_of(channel: Subset, n: int) -> int:
     """How many of n devices say where in a wide range their response lies; 0 if too few tell it."""
     return _as_many(channel, n, _MOST_FINDERS, _FOUND, _COARSE)
+
+
+def fewest_finders(channel: Subset) -> int:
+    """Rows from which on there are some."""
+    return math.ceil(error_of_count(channel) / (_COARSE**2 * _MOST_FINDERS))
 
 
 def _as_many(channel: Subset, n: int, share: float, seen: float, blind: float) -> int:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.channels import CHANNELS, Channel, Subset, channel
-from dpstats.errors import OptionError, given, is_number
-from dpstats.estimators.counters import counters_of, finders_of
+from dpstats.errors import OptionError, among, given, is_number
+from dpstats.estimators.counters import counters_of, fewest_finders, finders_of
 from dpstats.estimators.guesses import declared, round_up, with_errors
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Options, Plan
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANNEL_OPTIONS",
+    "FOUND",
     "Responses",
     "expect_labels",
     "linear_shrinkage",
@@ -47,6 +48,7 @@ _SPREAD = math.sqrt(2.0) / 4  # ratio: sd over half-range of a response with no 
 _EXPLAINED = 0.5  # share: of the response's variance that covariates explain, as far as is known
 _BIAS = 0.25  # ratio: largest bias by clipping that is planned, over the smallest standard error
 _NARROWEST = 1.5  # sds: least clip where clipping is not undone
+FOUND = "found"  # option: the interval follows from where devices tell that responses lie
 _CELLS = 24  # numerical: cells of a range in which responses are looked for
 _FINE = 0.5  # wording: error over coefficients at which a fit is worth its budget
 _SCALES = np.arange(0.5, 12.01, 0.1)  # numerical: clips that are tried, in declared scales
@@ -192,14 +194,15 @@ def responses(
     binary : bool, default False
         Whether the response is a yes or no, for which one bit is best.
     find : bool, default False
-        Whether devices that count may tell where responses lie, if no scale and no clip says so.
+        Whether ``clip="found"`` may have devices that count tell where responses lie.
 
     Raises
     ------
     OptionError
-        If the clip is no number > 0, or there is no such channel.
+        If the clip is no number > 0, or cannot be found, or there is no such channel.
     """
     low, high = design.internal_endog_bounds
+    found = find and among(options.get("clip"), (FOUND,))
     n, (sd, center) = len(getattr(design, "rows", ())), _guess(design)  # with public covariates
 
     def made(interval: Interval) -> Responses:
@@ -208,18 +211,17 @@ def responses(
             return draft
         channel = _best(options.get("channel"), privacy, draft, binary)
         sent = replace(draft, channel=channel)
-        unknown = not declared(design) and options.get("clip") is None and _levels(design) is None
-        if find and unknown and (finders := finders_of(marks_channel(privacy, _CELLS), n)):
-            return sent.counting(finders, n, _CELLS)
+        if found:
+            return sent.counting(_finders(design, privacy, n), n, _CELLS)
         return sent.counting(counters_of(marks_channel(privacy), n), n)
 
     def around(half: float) -> Interval:
         return Interval(float(max(low, center - half)), float(min(high, center + half)))
 
-    if (asked := options.get("clip")) is not None:
+    if (asked := options.get("clip")) is not None and not found:
         return made(around(positive("clip", asked) / design.standardization.y_scale))
     whole = made(Interval(low, high))
-    if tolerable is None or not (always or declared(design)):
+    if found or tolerable is None or not (always or declared(design)):
         return whole
     for scales in _SCALES:
         if sd * scales >= max(high - center, center - low):
@@ -228,6 +230,26 @@ def responses(
         if tolerable(tried, float(scales)) <= 1e-9:
             return replace(tried, assumptions=(_RESPONSE, _TAILS.format(scales)))
     return whole
+
+
+def _finders(design: Design, privacy: LabelOnly, n: int) -> int:
+    """How many of n devices tell where their response lies.
+
+    Raises
+    ------
+    OptionError
+        If they are too few to tell it, or a response is a level.
+    """
+    channel = marks_channel(privacy, _CELLS)
+    if _levels(design) is not None:
+        raise OptionError(f"clip={FOUND!r}: a response with levels has no interval to be found.")
+    if count := finders_of(channel, n):
+        return count
+    raise OptionError(
+        f"clip={FOUND!r}: with epsilon={privacy.epsilon:g} devices tell where responses lie from "
+        f"about n={fewest_finders(channel):,} rows on, and there are {n:,}. Leave clip= out, or "
+        "declare a scale of the response."
+    )
 
 
 def marks_channel(privacy: LabelOnly, cells: int = 1) -> Subset:

@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from dpstats import estimators
 from dpstats.channels import channel
-from dpstats.design import Design, PublicDesign, design_from_dict
+from dpstats.design import Design, design_from_dict
 from dpstats.errors import DataError, OptionError, PlanError
 from dpstats.holders.collector import MessageCollector, ReceivedMessages
 from dpstats.holders.device import Device, count_of
 from dpstats.holders.wire import HEADER_BYTES
 from dpstats.mechanisms.noise import Noise, SafeNoise
+from dpstats.models.asked import check_asked
 from dpstats.models.door import concluded
 from dpstats.models.saved_arrays import archive_in, array_of, moments_of
 from dpstats.protocol import DeviceQuestion, Plan
@@ -44,7 +45,6 @@ Array = NDArray[np.float64]
 _RANDOMIZER = "dpstats.randomizer"
 _COLLECTOR = "dpstats.collector"
 _VERSIONS = {_RANDOMIZER: 3, _COLLECTOR: 3}  # of the formats
-_MOST_ROUNDS = 2**16  # that the header of a message can count
 _LONG = 2**30  # bytes of the longest header in a file
 
 # What a file holds, by type.
@@ -206,7 +206,7 @@ class Randomizer:
             design = design_from_dict(found["design"])
             message = message_of(found["message"])
             question = DeviceQuestion(message, asked, found["counting"])
-            _check_asked(design, question, found["round"])
+            check_asked(design, question, found["round"])
             return cls(design, question, found["round"], noise)
 
 
@@ -412,27 +412,6 @@ class Collector:
                 keys = [key for key in archive.files if key.startswith(mine)]
                 received.restore({k.removeprefix(mine): array_of(archive, k, most) for k in keys})
         return collector
-
-
-def _check_asked(design: Design, question: DeviceQuestion, turn: int) -> None:
-    """What a file asks of a device fits its record."""
-    message, asked = question.message, question.channel
-    wide = message.width == len(design.names) and message.dim == asked.dim
-    wide = wide and message.ball == asked.domain
-    answered = design.endog is not None or not message.responds
-    if not (wide and answered and 0 <= turn < _MOST_ROUNDS):
-        raise OptionError(
-            f"The randomizer asks for {message.dim} numbers about {message.width} columns by a "
-            f"channel of {asked.dim}, in round {turn + 1}, and its design has {len(design.names)} "
-            "columns: that does not fit together."
-        )
-    if not 0.0 <= question.counting < 1.0:
-        raise OptionError(
-            f"The randomizer has devices count with a chance of {shown(question.counting)}: a "
-            "number from 0 to less than 1 is needed."
-        )
-    if isinstance(design, PublicDesign):
-        raise OptionError("The randomizer has public covariates: a device has its own record only.")
 
 
 def _channel_to_dict(question: DeviceQuestion) -> dict[str, Any]:

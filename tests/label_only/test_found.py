@@ -1,7 +1,8 @@
-"""Where no scale of a response is declared, a few devices tell where it lies.
+"""With ``clip="found"`` a few devices tell where their response lies.
 
 The interval that the others hold theirs to follows from it: noise is that of the spread of
-responses, whatever range was declared, and tails that nobody sees are left room for.
+responses, whatever range was declared. Tails that nobody sees are left room for, and what is
+presumed of them is said.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from scipy import stats
 
 import dpstats as dp
 from dpstats.channels import Piecewise, Subset
-from dpstats.errors import PlanError
+from dpstats.errors import OptionError, PlanError
 from dpstats.estimators.labels.found import FoundInterval, found_interval, inner_edges
 from dpstats.estimators.labels.ols import LabelOLS
 from dpstats.estimators.responses import Responses
@@ -51,7 +52,8 @@ def fitted(data: Any, bound: float, seed: int = 0, privacy: Any = ONCE, **option
     schema = dp.Schema(y=dp.Numeric(-bound, bound))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return dp.ols("y ~ x", data, schema).fit(privacy, noise=SeededNoise(seed), **options)
+        model = dp.ols("y ~ x", data, schema)
+        return model.fit(privacy, noise=SeededNoise(seed), **{"clip": "found", **options})
 
 
 def slope(data: pd.DataFrame) -> float:
@@ -84,7 +86,7 @@ def test_a_range_far_too_wide_costs_little_and_intervals_hold(
 ) -> None:
     """Twelve tables; standard errors beside those of noise that hides the whole range."""
     z, se = errors(law, bound, 12)
-    whole = fitted(table(law), bound, clip=bound).bse["x"]
+    whole = fitted(table(law), bound, clip=None).bse["x"]
     assert np.median(se) < (2.5 if law == "far from 0" else 1.0) * least * whole
     assert held(z) >= 10 / 12
 
@@ -109,7 +111,7 @@ def test_intervals_hold_whatever_the_tails(law: str, n: int, epsilon: float) -> 
 
 def test_a_range_that_is_right_stays_as_it_is_and_costs_a_tenth_of_the_devices() -> None:
     data = table()
-    found, all_ = fitted(data, 4.5), fitted(data, 4.5, clip=4.5)
+    found, all_ = fitted(data, 4.5), fitted(data, 4.5, clip=None)
     assert found.released["interval"] == all_.released["interval"]
     assert found.bse["x"] / all_.bse["x"] == pytest.approx(math.sqrt(0.97 / 0.9), abs=0.02)
 
@@ -118,37 +120,53 @@ def test_a_mean_is_found_likewise() -> None:
     data, z = table("far from 0"), []
     schema = dp.Schema(y=dp.Numeric(0, 1e5))
     for seed in range(20):
-        found = dp.mean("y", data, schema).fit(ONCE, noise=SeededNoise(seed))
+        found = dp.mean("y", data, schema).fit(ONCE, noise=SeededNoise(seed), clip="found")
         z.append((found.params.iloc[0] - data["y"].mean()) / found.bse.iloc[0])
     assert found.bse.iloc[0] < 5.0
     assert np.mean(np.square(z)) < 2.2
 
 
-def test_nothing_is_looked_for_where_it_is_known_or_noise_would_hide_it() -> None:
+def test_nothing_is_looked_for_unless_it_is_asked_for_and_can_be_found() -> None:
+    data, wide = table(), dp.Numeric(-100, 100)
+
+    def plan(endog: Any, privacy: Any = ONCE, rows: Any = data, clip: Any = "found") -> Any:
+        return dp.ols("y ~ x", rows, dp.Schema(y=endog)).plan(privacy, clip=clip)
+
+    assert plan(wide).options["cells"] == 24
+    assert plan(dp.Numeric(-100, 100, center=0, scale=1)).options["cells"] == 24
+    assert "cells" not in plan(wide, clip=None).options
+    assert plan(wide, LabelOnly(2.0), data.head(5_000)).options["cells"] == 24
+    with pytest.raises(OptionError, match="about n=9,520 rows"):
+        plan(wide, rows=data.head(5_000))
+    with pytest.raises(OptionError, match="levels"):
+        plan(dp.Boolean())
+    with pytest.raises(OptionError, match="finite number"):
+        plan(wide, clip="find")
+    with pytest.raises(OptionError, match="finite number"):
+        dp.ols("y ~ x", data, dp.Schema(y=wide)).plan(ONCE, method="label-lasso", clip="found")
+
+
+def test_what_is_presumed_is_said_and_shares_that_stand_out_widen_the_interval() -> None:
+    """A tenth of the responses far from the others, which noise does not hide at epsilon 4."""
     data = table()
-
-    def cells(endog: Any, privacy: Any = ONCE, rows: Any = data, **options: Any) -> Any:
-        model = dp.ols("y ~ x", rows, dp.Schema(y=endog))
-        return model.plan(privacy, **options).options.get("cells")
-
-    wide = dp.Numeric(-100, 100)
-    assert cells(wide) == 24
-    assert cells(dp.Numeric(-100, 100, center=0, scale=1)) is None
-    assert cells(wide, clip=30) is None
-    assert cells(wide, rows=data.head(5_000)) is None
-    assert cells(wide, LabelOnly(2.0), data.head(5_000)) == 24
-    assert cells(dp.Boolean()) is None
-    assert cells(wide, LabelOnly(1.0, 1e-7, curator=True)) is None
+    data.loc[::10, "y"] += 3_000.0
+    found = fitted(data, 1e4, privacy=LabelOnly(4.0))
+    assert found.released["interval"][1] * 1e4 > 3_000
+    assert abs(found.params["Intercept"] - data["y"].mean()) < 4 * found.bse["Intercept"]
+    (text,) = fitted(table(), 1e4).warnings
+    assert text.startswith("Responses were held to the interval from -")
+    assert "Noise hides 8.3% of them and less" in text
+    assert fitted(table(), 4.5).warnings == ()  # where the interval is the range
 
 
 def test_a_plan_says_what_is_known_of_errors_and_holds() -> None:
     data = table()
     schema = [dp.Schema(y=dp.Numeric(-bound, bound)) for bound in (100, 1e5)]
-    plans = [dp.ols("y ~ x", data, s).plan(ONCE) for s in schema]
+    plans = [dp.ols("y ~ x", data, s).plan(ONCE, clip="found") for s in schema]
     assert plans[0].predicted_units == ("sd(y)", "sd(y)")
     low, high = plans[0].predicted_range[1]
     assert plans[1].predicted_range[1] == pytest.approx((low, high))  # whatever the range is
-    assert "devices tell where responses lie" in " ".join(str(plans[0]).split())
+    assert "devices tell where 'y' lies" in " ".join(str(plans[0]).split())
     assert "in which part of its range one is" in " ".join(str(plans[0]).split())
     for bound in (4.5, 1e4):
         found = np.median([fitted(data, bound, s).bse["x"] for s in range(5)]) / data["y"].std()
@@ -162,7 +180,7 @@ def test_a_plan_says_what_is_known_of_errors_and_holds() -> None:
 def how_of(bound: float = 1e3, n: int = N, counters: int = 2_000) -> tuple[Any, Any]:
     data = table(n=n)
     model = dp.ols("y ~ x", data, dp.Schema(y=dp.Numeric(-bound, bound)))
-    plan = model.plan(ONCE)
+    plan = model.plan(ONCE, clip="found")
     design = model._design(ONCE)
     return Responses.of(plan, design), design
 
@@ -226,7 +244,7 @@ def test_devices_tell_the_cell_that_their_response_is_in() -> None:
     data.loc[1::10, "y"] = 500.0
     model = dp.ols("y ~ x", data, dp.Schema(y=dp.Numeric(-100, 100)))
     privacy = LabelOnly(60.0)
-    plan, design = model.plan(privacy), model._design(privacy)
+    plan, design = model.plan(privacy, clip="found"), model._design(privacy)
     counters, cells = plan.options["counters"], plan.options["cells"]
     holder = Labels(design.source(data), design, plan, SeededNoise(1))
     edges = inner_edges(design, cells)
@@ -256,10 +274,10 @@ def test_without_messages_the_interval_knows_nothing_of_the_data() -> None:
 def test_each_device_is_asked_one_thing_once() -> None:
     data = table()
     model = dp.ols("y ~ x", data, dp.Schema(y=dp.Numeric(-100, 100)))
-    plan = model.plan(ONCE)
+    plan = model.plan(ONCE, clip="found")
     assert plan.cost == (EPSILON, 0.0)
     assert [m.branch for m in plan.mechanisms] == [1, 2]
-    found = model.fit(ONCE, noise=SeededNoise(0))
+    found = model.fit(ONCE, noise=SeededNoise(0), clip="found")
     assert [m.slot for m in found.privacy.mechanisms] == ["astray", "responses"]
     assert found.released["counters"] == plan.options["counters"] == N // 10
     assert LabelOLS().name == plan.method

@@ -104,7 +104,7 @@ def test_a_huge_epsilon_is_statsmodels(method, model, privacy):
         np.testing.assert_allclose(units.values, reference.params, atol=0.1)
         return
     sent = holder.sending(plan.options["counters"])  # others say where their response lies
-    assert 0.89 * len(data) < len(sent) < len(data)
+    assert 0.95 * len(data) < len(sent) < len(data)
     x, y = made.exog(data)[sent], data["y"].to_numpy()[sent]
     if model == "ols":
         reference = sm.OLS(y, x).fit(cov_type="HC3")

@@ -596,8 +596,8 @@ MUTANTS = [
     mutant(
         "takes any share of devices that count for the one that was planned",
         CLIENTS,
-        'if question.counting != plan.options.get("counting", 0.0):',
-        "if False:",
+        'if question.counting != plan.options.get("counting", 0.0) or counts',
+        "if counts",
         "../local/test_local_counters.py",
         "as_planned_and_no_more",
     ),

@@ -31,10 +31,14 @@ _ALIGNED = 2.5  # ratio: of a normal column where it is largest to its standard 
 _TYPICAL = 1 / 16  # numerical: mean square of a response in half-widths of such an interval
 _CELL = 2.0  # numerical: ratio of the edges of a cell
 _UNITS = (
-    "No scale of {name!r} is declared: a few devices tell where responses lie, and the interval "
-    "that they are held to, with the noise, follows. Errors are in units of sd({name}): at the "
-    "lower end it is a third of half the declared range, at the upper end responses are normal and "
-    "far within that range. Declare scale= to have errors in your units."
+    "A few devices tell where {name!r} lies, and the interval that it is held to, with the noise, "
+    "follows. Errors are in units of sd({name}): at the lower end it is a third of half the "
+    "declared range, at the upper end responses are normal and far within that range."
+)
+_PRESUMED = (
+    "Responses were held to the interval from {low:.4g} to {high:.4g}, about where devices tell "
+    "that most lie. Noise hides {hidden:.1%} of them and less: if so many are far beyond it, as "
+    "where most are 0 and few are large, coefficients are off by more than intervals say."
 )
 
 
@@ -44,15 +48,18 @@ class FoundInterval:
 
     About the median m of noisy shares, r is how far a cell is off beyond which no more than `_REST`
     of the responses are, or as much as noise lets be told. tau is what may be there: the shares,
-    and twice their error. That responses have a variance, without which least squares has no
-    standard errors, bounds what may be farther yet: at most ``T(t) = tau (r/t)^2`` of them beyond
-    t, as of a tail of index 2. So clipping them at C takes at most ``L = tau r^2 / C`` off their
-    mean, and off a coefficient A L times what a response of one moves it by on average, where A is
-    2.5 for normal columns whose largest rows have the clipped responses. Noise leaves an error of
-    ``nu C / sqrt(n)`` in the same units, with nu that of the channel. The sum of squares of both is
-    least, and they are alike, at
+    and twice their error. What may be farther yet is presumed to be no more than a variance allows,
+    without which least squares has no standard errors: at most ``T(t) = K / t^2`` of them beyond t,
+    with K = tau r^2. So clipping at C takes at most ``L = K / C`` off their mean, and off a
+    coefficient A L times what a response of one moves it by on average, where A is 2.5 for normal
+    columns whose largest rows have the clipped responses. Noise leaves an error of ``nu C /
+    sqrt(n)`` in the same units, with nu that of the channel. The sum of squares of both is least,
+    and they are alike, at
 
-        C = r (A tau sqrt(n) / nu)^(1/2).
+        C = (A K sqrt(n) / nu)^(1/2).
+
+    Shares of a few per cent are hidden by noise, and may be anywhere in the declared range: where
+    most responses are 0 and few are large, what is presumed does not hold, and no message shows it.
 
     Attributes
     ----------
@@ -87,6 +94,14 @@ class FoundInterval:
         squares: Array = (self.loss * largest.mean(axis=0)) ** 2
         return squares
 
+    def said(self, design: Design, error: float) -> tuple[str, ...]:
+        """What is presumed of responses that noise hides, where the interval is not the range."""
+        if self.loss == 0:
+            return ()
+        units, interval = design.standardization, self.how.interval
+        low, high = (end * units.y_scale + units.y_center for end in (interval.low, interval.high))
+        return (_PRESUMED.format(low=low, high=high, hidden=_DOUBT * error),)
+
 
 def inner_edges(design: Design, cells: int) -> tuple[float, ...]:
     """Edges between so many cells of the range of the response, in internal units.
@@ -116,13 +131,14 @@ def found_interval(how: Responses, design: Design, shares: Array, error: float) 
     order = np.argsort(away)
     beyond = np.maximum(1.0 - np.cumsum(parts[order]), 0.0)
     at = int(np.argmax(beyond <= _rest(error)))
-    reach, tail = float(away[order][at]), float(beyond[at]) + _DOUBT * error
-    half = reach * _times_farther(how, tail)
-    made, loss = Interval(max(low, middle - half), min(high, middle + half)), tail * reach**2 / half
+    reach = float(away[order][at])
+    tail = reach**2 * (float(beyond[at]) + _DOUBT * error)
+    half = max(reach, math.sqrt(_ALIGNED * tail / _noise(how)))
+    made, loss = Interval(max(low, middle - half), min(high, middle + half)), tail / half
     if math.hypot(made.half, _ALIGNED * loss / _noise(how)) >= how.interval.half:
         return FoundInterval(how)  # the error would be no smaller
     sent = replace(how, interval=made, sd=made.half * math.sqrt(_TYPICAL), center=made.middle)
-    return FoundInterval(sent, loss, tail * (reach / half) ** 2)
+    return FoundInterval(sent, loss, tail / half**2)
 
 
 def in_spreads(plan: Plan, design: Design, how: Responses, error: float) -> Plan:
@@ -133,7 +149,8 @@ def in_spreads(plan: Plan, design: Design, how: Responses, error: float) -> Plan
     """
     assert design.endog is not None
     filled, q = how.interval.half / how.sd, -float(ndtri(_rest(error) / 2))
-    farther = _times_farther(how, _rest(error) / 2 + _DOUBT * error)
+    tail = _rest(error) / 2 + _DOUBT * error
+    farther = max(1.0, math.sqrt(_ALIGNED * tail / _noise(how)))
     wide = max(1.0, math.sqrt(2) * _CELL * q * farther / filled)
     unit, share = how.sd * design.standardization.y_scale, plan.privacy_share
     low = np.array(plan.predicted_se) / unit
@@ -150,11 +167,6 @@ def in_spreads(plan: Plan, design: Design, how: Responses, error: float) -> Plan
 def _rest(error: float) -> float:
     """Share of responses that may be farther out than those whose place is told."""
     return max(_REST, _CLEAR * error)
-
-
-def _times_farther(how: Responses, tail: float) -> float:
-    """C / r, at least 1."""
-    return max(1.0, math.sqrt(_ALIGNED * tail / _noise(how)))
 
 
 def _noise(how: Responses) -> float:

@@ -60,8 +60,8 @@ _THEORY = Theory(
     assumptions=(
         LINEAR,
         Assumption(
-            "Responses lie in the declared range, or have the declared centre and scale; beyond "
-            "where devices tell that most lie, no more of them than a variance allows"
+            "Responses lie in the declared range, or have the declared centre and scale; with "
+            "clip='found' none of those that noise hides are far beyond the others"
         ),
         Assumption(formula="n > d"),
     ),
@@ -91,17 +91,21 @@ class LabelOLS(LabelMethod):
     *Channel.* That with the smallest variance at the mean square that public facts suggest: one bit
     (Duchi et al.) at small epsilon, the piecewise mechanism above.
 
-    *Clip.* Where the schema declares a scale, the narrowest interval of so many scales around the
-    centre that biases a slope by less than a quarter of its standard error; it grows with n and
-    epsilon. Where it declares none, a tenth of the devices or fewer tell where their response lies,
-    in place of it, and the interval follows (`FoundInterval`); what it may clip off is allowed for
-    in V. It is the declared range where that is as narrow, or noise would hide where responses lie.
+    *Clip.* The declared range. Where the schema declares a smaller scale, the narrowest interval
+    of so many scales around the centre that biases a slope by less than a quarter of its standard
+    error; it grows with n and epsilon. With ``clip="found"`` a tenth of the devices or fewer tell
+    where their response lies, in place of it, and the interval follows (`FoundInterval`); what it
+    may clip off is allowed for in V, as long as no response that noise hides is far beyond.
     """
 
     model: str = "ols"
     name: ClassVar[str] = "label-ols"
     theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
-    options: ClassVar[Mapping[str, str]] = CHANNEL_OPTIONS
+    options: ClassVar[Mapping[str, str]] = {
+        **CHANNEL_OPTIONS,
+        "clip": f"{CHANNEL_OPTIONS['clip']}; or 'found': a tenth of the devices tell where "
+        "responses lie, for ranges far too wide",
+    }
 
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Channel, interval, cost and expected error from public facts only."""
@@ -141,6 +145,7 @@ class LabelOLS(LabelMethod):
             released["residual sd"] = math.sqrt(variance)
         astray, remarks = astray_of(design, shares, error)
         released |= astray
+        remarks = (*remarks, *found.said(design, error))
         return CoefficientEstimate(params, cov, privacy, float(plan.n), released, remarks)
 
 
