@@ -565,7 +565,7 @@ def out_of_turn(case: Case) -> bool:
 
 
 each_case = _each(_usual)
-each_case_split = _each(lambda case: _usual(case) or case.split)
+each_case_split = _each(lambda case: one_of_each_kind(case) or case.split)
 # and where the number of rows is private, once where it is counted
 each_case_counted = _each(
     lambda case: (
