@@ -234,13 +234,11 @@ def test_randomised_responses_stay_under_their_claim_and_a_louder_sampler_is_hea
     whole = case.plan(data, plan.privacy)
     with questions() as asked:
         case.fit(data, plan.privacy, noise=SeededNoise(1))
+    (responses,) = (one.query for one in asked if one.slot == "responses")
 
     def sent(y: float, seed: int) -> np.ndarray:
-        same = data | {"y": np.full(RUNS, y)}
-        answer = (
-            opened(case, whole, same, SeededNoise(seed)).ask(asked[0].query, asked[0].slot).value
-        )
-        return np.asarray(answer)
+        holder = opened(case, whole, data | {"y": np.full(RUNS, y)}, SeededNoise(seed))
+        return np.asarray(holder.ask(responses, "responses").value)
 
     assert proved(sent(1e3, 1), sent(-1e3, 2), event) <= claim(event)
     with louder():
