@@ -7,7 +7,7 @@ message on the device, and maps it into its domain first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,6 @@ class AstrayMessage:
 
     inputs: int
     name: ClassVar[str] = "values outside of what is declared"
-    ball: ClassVar[Literal["simplex"]] = "simplex"
 
     @property
     def dim(self) -> int:

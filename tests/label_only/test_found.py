@@ -217,6 +217,18 @@ def test_an_allowance_is_that_of_the_rows_that_move_a_coefficient_most() -> None
     assert not FoundInterval(how).allowance(x, inverse).any()
 
 
+def test_standard_errors_count_what_may_be_clipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much as the noise, which is what the interval makes alike, and more in the worst rows."""
+    data = table()
+    whole = fitted(data, 1e4)
+    share = whole.estimate.cov_privacy[1, 1] / whole.estimate.cov[1, 1]
+    monkeypatch.setattr(FoundInterval, "allowance", lambda self, x, inverse: np.zeros(len(inverse)))
+    without = fitted(data, 1e4)
+    assert whole.params["x"] == without.params["x"]
+    assert 1.3 < whole.bse["x"] / without.bse["x"] < 2.0
+    assert 0.9 < share <= 1.0
+
+
 def test_an_interval_holds_what_devices_tell_and_no_more_than_the_range() -> None:
     how, design = how_of()
     low, high = design.internal_endog_bounds

@@ -203,11 +203,8 @@ def told_by_devices(holder: LabelHolder, design: Design, plan: Plan) -> tuple[Ar
     assert isinstance(plan.privacy, LabelOnly)
     if not how.counters:
         return np.zeros(0), 0.0
-    interval, channel = (
-        Interval(*design.internal_endog_bounds),
-        marks_channel(plan.privacy, how.cells),
-    )
-    edges = inner_edges(design, how.cells)
+    interval = Interval(*design.internal_endog_bounds)
+    channel, edges = marks_channel(plan.privacy, how.cells), inner_edges(design, how.cells)
     shares, _ = holder.ask(RandomizedMarks(interval, channel, how.counters, edges), ASTRAY)
     return shares, math.sqrt(error_of_count(channel) / how.counters)
 
