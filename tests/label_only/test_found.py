@@ -155,7 +155,7 @@ def test_what_is_presumed_is_said_and_shares_that_stand_out_widen_the_interval()
     assert abs(found.params["Intercept"] - data["y"].mean()) < 4 * found.bse["Intercept"]
     (text,) = fitted(table(), 1e4).warnings
     assert text.startswith("Responses were held to the interval from -")
-    assert "Noise hides 8.3% of them and less" in text
+    assert "Noise hides 20.7% of them and less" in text
     assert fitted(table(), 4.5).warnings == ()  # where the interval is the range
 
 

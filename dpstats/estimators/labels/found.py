@@ -24,8 +24,7 @@ __all__ = ["FoundInterval", "found_interval", "in_spreads", "inner_edges"]
 Array = NDArray[np.float64]
 
 _DEEPEST = 2.0**-12  # numerical: part of the range, below which cells have one width
-_REST = 0.05  # share: of responses that lie farther out than those whose place is told
-_CLEAR = 3.0  # ratio: of that share to the error of one cell's, at least
+_CLEAR = 3.0  # ratio: of the share that may be farther out, untold, to the error of one cell's
 _DOUBT = 2.0  # ratio: of what that share may be off by to the error of one cell's
 _ALIGNED = 2.5  # ratio: of a normal column where it is largest to its standard deviation
 _TYPICAL = 1 / 16  # numerical: mean square of a response in half-widths of such an interval
@@ -46,8 +45,8 @@ _PRESUMED = (
 class FoundInterval:
     """Where responses are held, by what devices tell of where they lie.
 
-    About the median m of noisy shares, r is how far a cell is off beyond which no more than `_REST`
-    of the responses are, or as much as noise lets be told. tau is what may be there: the shares,
+    About the median m of noisy shares, r is how far a cell is off beyond which shares add up to no
+    more than three errors of one: what noise lets be told. tau is what may be there: the shares,
     and twice their error. What may be farther yet is presumed to be no more than a variance allows,
     without which least squares has no standard errors: at most ``T(t) = K / t^2`` of them beyond t,
     with K = tau r^2. So clipping at C takes at most ``L = K / C`` off their mean, and off a
@@ -100,7 +99,7 @@ class FoundInterval:
             return ()
         units, interval = design.standardization, self.how.interval
         low, high = (end * units.y_scale + units.y_center for end in (interval.low, interval.high))
-        return (_PRESUMED.format(low=low, high=high, hidden=_DOUBT * error),)
+        return (_PRESUMED.format(low=low, high=high, hidden=(_CLEAR + _DOUBT) * error),)
 
 
 def inner_edges(design: Design, cells: int) -> tuple[float, ...]:
@@ -130,7 +129,7 @@ def found_interval(how: Responses, design: Design, shares: Array, error: float) 
     away = np.maximum(np.abs(ends[:-1] - middle), np.abs(ends[1:] - middle))
     order = np.argsort(away)
     beyond = np.maximum(1.0 - np.cumsum(parts[order]), 0.0)
-    at = int(np.argmax(beyond <= _rest(error)))
+    at = int(np.argmax(beyond <= _CLEAR * error))
     reach = float(away[order][at])
     tail = reach**2 * (float(beyond[at]) + _DOUBT * error)
     half = max(reach, math.sqrt(_ALIGNED * tail / _noise(how)))
@@ -148,8 +147,8 @@ def in_spreads(plan: Plan, design: Design, how: Responses, error: float) -> Plan
     normal, and so far within it that the interval is the one to be found, to the next cell.
     """
     assert design.endog is not None
-    filled, q = how.interval.half / how.sd, -float(ndtri(_rest(error) / 2))
-    tail = _rest(error) / 2 + _DOUBT * error
+    filled, q = how.interval.half / how.sd, -float(ndtri(_CLEAR * error / 2))
+    tail = _CLEAR * error / 2 + _DOUBT * error
     farther = max(1.0, math.sqrt(_ALIGNED * tail / _noise(how)))
     wide = max(1.0, math.sqrt(2) * _CELL * q * farther / filled)
     unit, share = how.sd * design.standardization.y_scale, plan.privacy_share
@@ -162,11 +161,6 @@ def in_spreads(plan: Plan, design: Design, how: Responses, error: float) -> Plan
         predicted_units=(f"sd({design.endog.name})",) * low.size,
         assumptions=(*plan.assumptions, _UNITS.format(name=design.endog.name)),
     )
-
-
-def _rest(error: float) -> float:
-    """Share of responses that may be farther out than those whose place is told."""
-    return max(_REST, _CLEAR * error)
 
 
 def _noise(how: Responses) -> float:
