@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
+from sklearn.datasets import load_breast_cancer, load_diabetes
 
 import dpstats as dp
 from dpstats.datasets import fair, randhie
@@ -163,6 +164,32 @@ def _small_tables() -> Iterator[Setting]:
     df = sm.datasets.cancer.load_pandas().data
     schema = Schema(cancer=Numeric(0, 2_000), population=Numeric(100, 200_000))
     yield Setting(HELD, "cancer", "poisson", "cancer ~ 1", df, schema, exposure="population")
+    yield from _clinics()
+
+
+def _clinics() -> Iterator[Setting]:
+    """Tables that scikit-learn ships: 442 patients with diabetes, 569 biopsies of breasts."""
+    df = load_diabetes(as_frame=True, scaled=False).frame
+    df["male"] = df["sex"] - 1
+    schema = Schema(
+        target=Numeric(0, 400),  # a score of what has changed in a year
+        age=Numeric(18, 90),
+        male=Numeric(0, 1),
+        bmi=Numeric(10, 60),
+        bp=Numeric(40, 180),
+    )
+    yield Setting(HELD, "diabetes", "ols", "target ~ age + male + bmi + bp", df, schema)
+
+    df = load_breast_cancer(as_frame=True).frame.rename(columns=lambda name: name.replace(" ", "_"))
+    df["malignant"] = 1.0 - df["target"]
+    schema = Schema(
+        malignant=Numeric(0, 1),
+        mean_texture=Numeric(0, 50),
+        mean_smoothness=Numeric(0, 0.3),
+        mean_compactness=Numeric(0, 0.5),
+    )
+    formula = "malignant ~ mean_texture + mean_smoothness + mean_compactness"
+    yield Setting(HELD, "breast cancer", "logit", formula, df, schema)
 
 
 def _census(folder: Path | None) -> Iterator[Setting]:
