@@ -38,6 +38,11 @@ class Chargeable(Protocol):
         """Every use of noise."""
         ...
 
+    @property
+    def unit(self) -> str:
+        """What is protected: ``"record"``, a unit that owns several, or a response."""
+        ...
+
 
 def refusal(chain: Chain, entry: Entry) -> BudgetError:
     """Requested, remaining and difference: remaining is what this very plan could ask for."""

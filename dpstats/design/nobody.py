@@ -16,9 +16,11 @@ __all__ = ["Nobody"]
 class Nobody:
     """One incomplete row, to be read in place of a table that has none.
 
-    Guarantee: its contribution to every sum is zero, as that of any row with a missing value, so
-    what is answered about it is what is answered about nothing. That no one is in a table is then
-    hidden where the number of rows is private, as a row more or less is elsewhere.
+    Guarantee: a store answers zero for every sum over it, which is the sum over no rows; what it
+    reads of the row is the shape of answers. (An incomplete row is no nothing: where missing values
+    are counted, it is one more.) A table of one row is then a neighbour of that of nobody, and no
+    sum of theirs differs by more than its sensitivity: that no one is in a table is hidden where
+    the number of rows is private, as a row more or less is elsewhere.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from dpstats.design.responses import Response, response_of_column
 from dpstats.design.rows import KeptEntries, TableSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import Offset, Standardization, internal
-from dpstats.errors import DataError, FormulaError, SchemaError
+from dpstats.errors import DataError, FormulaError, SchemaError, TrustError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names, named_columns, row_count
@@ -94,10 +94,18 @@ class PublicDesign(Design):
         SchemaError
             If the response is not declared, may leave the family's domain, or the schema declares
             several rows per unit.
+        TrustError
+            If the response is a share of trials.
         """
         _check_schema(schema)
         left, right = _sides(formula)
         endog = read_response(formula, left, Terms(schema), family)
+        if endog.trials is not None:
+            raise TrustError(
+                f"The response {left!r} is a share of trials, which weigh its row and are private "
+                "as it is: Central(epsilon, delta) fits it. With public covariates declare the "
+                "share itself, as Numeric(0, 1); rows then count alike."
+            )
         private = set(endog.declarations)
         public = [n for n in column_names(data) if n not in private and n != schema.unit]
         texts = {"formula": right, "offset": offset, "exposure": exposure}
@@ -302,8 +310,8 @@ def _check_schema(schema: Any) -> None:
     if schema.unit is not None and schema.max_rows != 1:
         raise SchemaError(
             f"The schema declares up to {schema.max_rows} rows of one {schema.unit!r}, and "
-            "label-only methods protect one response each. Declare max_rows=1 with one row per "
-            "unit, or leave the unit out: then every single response is protected."
+            "label-only methods protect one response each. Leave the unit out: then every single "
+            "response is protected."
         )
 
 

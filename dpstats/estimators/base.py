@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import Share, calibrate, epsilon_of
 from dpstats.errors import OptionError, given, is_number
 from dpstats.families import CLASSICAL, RELEASED
-from dpstats.privacy import Privacy
+from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimator, Mechanism, Options, Plan
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Method(ABC):
                 f"weights={design.weights.name!r}: method={self.name!r} takes no weighted rows. "
                 "Central(...) fits them by method='newton', with target='mle'."
             )
-        plan = self._plan(design, privacy, n, options)
+        plan = replace(self._plan(design, privacy, n, options), unit=_protected(design, privacy))
         if plan.model == "mean" and design.endog is not None:  # of the column, and no intercept
             return replace(plan, parameters=(design.endog.name,))
         return plan
@@ -99,6 +99,14 @@ class Method(ABC):
     @abstractmethod
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         """The plan with these options, all of which the method has."""
+
+
+def _protected(design: Design, privacy: Privacy) -> str:
+    """Whose values neighbours differ in: a ledger adds up costs of one such thing alone."""
+    if isinstance(privacy, LabelOnly):  # rows may be published, and with them what others hold back
+        return f"response {', '.join(map(repr, sorted(design.inputs)))}"
+    unit = None if design.schema is None else design.schema.unit
+    return unit or "record"
 
 
 @dataclass(frozen=True, slots=True)

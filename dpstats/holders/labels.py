@@ -141,6 +141,8 @@ class Labels(RecordingHolder):
         if isinstance(query, RandomizedLabels | RandomizedMarks) == self._curator:
             who = "a curator releases sums" if self._curator else "devices send one response each"
             raise PlanError(f"{query.name!r} was asked under {slot!r}, but {who}.")
+        if isinstance(query, RandomizedLabels | RandomizedMarks):
+            self._check_devices(query, mechanism.branch)
         self._answered.add(slot)
         sensitivity = query.sensitivity(self._plan.neighbors, self._plan.max_rows)
         if isinstance(query, RandomizedLabels | RandomizedMarks):
@@ -159,6 +161,16 @@ class Labels(RecordingHolder):
             answer, law = query.decode(answer), self._plan.noise(query, slot)
         self._note(Release(slot, query.name, query.parameters(), sensitivity, scale, event))
         return Answer(answer, law)
+
+    def _check_devices(self, query: RandomizedLabels | RandomizedMarks, branch: int) -> None:
+        """Refuse a question to devices of which some would answer two for the price of one."""
+        counters, counts = self._plan.options.get("counters", 0), isinstance(query, RandomizedMarks)
+        asked = (1 + counts) if counters else 0
+        if query.counters != counters or branch != asked or (counts and not counters):
+            raise PlanError(
+                f"{query.name!r}: {query.counters:,} devices are to count, and the plan says "
+                f"{counters:,}; each device answers one question."
+            )
 
     def _values(self, query: LabelSum, branch: int) -> LazyRows:
         """What a question is about, of the rows of a half or of all."""

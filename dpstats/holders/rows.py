@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.design.nobody import Nobody
 from dpstats.errors import DataError, PlanError
 from dpstats.holders.store import AnnouncedQueries, Grid, Total
 from dpstats.holders.threads import one_blas_thread
@@ -162,7 +163,10 @@ class ResidentRows:
     def answer(self, query: Query, cut: tuple[int, int] | None = None) -> Array:
         """Exact answer before noise; see `RowStore.answer`."""
         columns = slice(None) if query.columns is None else list(query.columns)
-        return query.finish(rounded_total(self.total(query, cut)), self._grid.step[columns])
+        total = self.total(query, cut)
+        if isinstance(self._source, Nobody):  # its row tells the shape alone
+            total = np.zeros_like(total)
+        return query.finish(rounded_total(total), self._grid.step[columns])
 
     def foresee(self, queries: Sequence[Query]) -> None:
         """Read the rows once for these; see `RowStore.foresee`."""

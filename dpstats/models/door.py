@@ -74,7 +74,7 @@ def fit(
         check_responses(len(source))
     for message in plan.warnings:
         warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
-    ledger = _charged(design, plan, label, ledger, noise)
+    ledger = _charged(plan, label, ledger, noise)
     holder: Clients | Labels | Curator | None = None
     try:
         report = reporter(plan, progress)
@@ -165,7 +165,7 @@ def open_to_questions(
     del prepared
     assert source is not None
     noise = SafeNoise() if noise is None else noise
-    ledger = _charged(design, plan, label, ledger, noise)
+    ledger = _charged(plan, label, ledger, noise)
     try:
         return Curator(source, design, plan, noise), ledger.state()
     except BaseException as error:
@@ -174,12 +174,11 @@ def open_to_questions(
         del source  # this frame is part of the traceback
 
 
-def _charged(design: Design, plan: Plan, label: str, ledger: Ledger | None, noise: Noise) -> Ledger:
+def _charged(plan: Plan, label: str, ledger: Ledger | None, noise: Noise) -> Ledger:
     """The ledger after the charge of a plan; one of exactly this fit if none is given."""
     if ledger is None:
         ledger = Ledger.memory(plan.privacy.epsilon, plan.privacy.delta)
-    unit = None if design.schema is None else design.schema.unit
-    ledger.charge(plan, label, unit, reproducible=noise.reproducible)
+    ledger.charge(plan, label, reproducible=noise.reproducible)
     return ledger
 
 

@@ -167,6 +167,9 @@ class Plan:
         Feasibility warnings, each with the n or epsilon that suffice.
     max_rows : int, default 1
         Rows that one unit of privacy may contribute.
+    unit : str, default "record"
+        What is protected: a record, the unit that the schema names, or with public covariates a
+        response.
     predicted_range : tuple of (float, float)
         What these errors are between, where public facts tell no more; empty where not given.
     predicted_units : tuple of str
@@ -191,6 +194,7 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     max_rows: int = 1
+    unit: str = "record"
     parameters: tuple[str, ...] = ()
     predicted_range: tuple[tuple[float, float], ...] = ()
     predicted_units: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ channel. The same tests must fail for a scale of 0.8 or 1.2 times the declared o
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from scipy import stats
 
 from dpstats.accounting.events import Laplace, Selection
+from dpstats.errors import PlanError
 from dpstats.holders import Labels
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.mechanisms.randomize import inside
@@ -249,3 +251,16 @@ def test_shares_of_devices_that_count_have_the_declared_variance(case: MessageCa
     # A variance of 80 draws is within 1 +- .71 but for a chance of 1e-5; half of the sd is .25.
     assert np.all(np.abs(np.var(drawn, axis=0) / declared - 1) < 0.71)
     assert np.all(np.abs(np.mean(drawn, axis=0) - within) < 5 * np.sqrt(declared / 80))
+
+
+@each_response_counted
+def test_each_device_answers_one_question(case: MessageCase) -> None:
+    """Those that count and those that answer are apart, whatever an estimator asks."""
+    data = case.table(DRAWS)
+    plan = case.plan(data)
+    holder = opened(case, plan, data, SeededNoise(1))
+    for one in asked_of(case, data, None):
+        other = replace(one.query, counters=one.query.counters - 1)
+        with pytest.raises(PlanError, match="one question"):
+            holder.ask(other, one.slot)
+    assert holder.transcript == ()

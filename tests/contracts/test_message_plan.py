@@ -243,7 +243,7 @@ def test_the_mechanisms_that_ran_equal_the_plan_and_the_ledger_entry(case: Messa
     assert entry.events == plan.events == results.plan.events
     assert (entry.epsilon, entry.delta) == (1.0, DELTA)
     assert (entry.model, entry.method) == (case.estimator.model, case.estimator.name)
-    assert entry.unit == "record"
+    assert entry.unit == ("record" if case.local else "response 'y'")
     planned = [(m.slot, part) for m in plan.mechanisms for part in range(m.parts)]
     assert sorted((m.slot, m.part) for m in results.privacy.mechanisms) == sorted(planned)
     cost = {(e.kind, e.rho) for events in worlds(plan.events) for e in events}

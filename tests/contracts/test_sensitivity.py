@@ -94,6 +94,9 @@ def neighbourhoods(case: Case, data: Table) -> list[list[Table]]:
             nobody = {name: [] for name in data}
             changed.insert(0, with_rows(data, where, nobody))
         sets.append(changed)
+    if case.setting.neighbors is Neighbors.ADD_REMOVE:
+        alone = [{**r, "person": [0] * len(r["y"])} for r in everything]
+        sets.append([with_rows(data, np.full(N, True), r) for r in (nobody, *alone)])
     return sets
 
 

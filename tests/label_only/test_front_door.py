@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
 import dpstats as dp
-from dpstats.errors import BudgetError, OptionError, TrustError
+from dpstats.errors import BudgetError, LedgerError, OptionError, TrustError
 from dpstats.results import Released as Results
 from tests.label_only.cases import SCALED, SCHEMAS, TRUTH, table
 
@@ -53,6 +54,58 @@ def test_the_ledger_refuses_before_a_response_is_read(data):
     with pytest.raises(BudgetError):
         dp.ols("y ~ x1", data=data, schema=SCALED).fit(dp.LabelOnly(1.0), ledger)
     assert ledger.spent[0] == 0
+
+
+LABELS = dp.LabelOnly(0.5)
+CENTRAL = dp.Central(0.5, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (("y ~ x1", CENTRAL), ("x1 ~ y", LABELS)),
+        (("y ~ x1", LABELS), ("x1 ~ y", LABELS)),
+        (("y ~ x1", LABELS), ("y ~ x1", CENTRAL)),
+        (("y ~ x1", LABELS), ("y ~ x1", dp.Local(0.5))),
+    ],
+    ids=["central", "response", "label-only", "local"],
+)
+def test_a_ledger_takes_no_promise_that_another_fit_broke(data, first, then):
+    """Covariates are published as they are, and with them what the other fit protects."""
+    schema = dp.Schema({**SCALED, "x1": dp.Numeric(-5, 5)})
+    ledger = dp.Ledger.memory(5.0, 1e-5)
+    dp.ols(first[0], data, schema).fit(first[1], ledger)
+    again = dp.ols(then[0], data, schema)
+    assert not isinstance(then[1], dp.LabelOnly) or again.plan(then[1]).unit != "record"
+    with pytest.raises(LedgerError, match="unit of privacy.*second ledger"):
+        again.fit(then[1], ledger)
+    with pytest.raises(LedgerError, match="unit of privacy"):
+        ledger.can_afford(again.plan(then[1]))
+    assert len(ledger.entries) == 1
+
+
+def test_a_ledger_adds_up_fits_to_one_response_in_any_form(data):
+    ledger = dp.Ledger.memory(5.0, 1e-5)
+    schema = dp.Schema(y=dp.Numeric(-20, 20))
+    for formula in ("y ~ x1", "np.exp(y / 10) ~ x1 + x2"):
+        plan = dp.ols(formula, data, schema).plan(LABELS)
+        assert plan.unit == "response 'y'"
+        assert ledger.can_afford(plan)
+        dp.ols(formula, data, schema).fit(LABELS, ledger)
+    assert ledger.spent[0] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("curator", [False, True])
+def test_a_share_of_private_trials_is_refused(curator):
+    """Trials weigh rows where all columns are private; without them the answer is another one."""
+    rng = np.random.default_rng(0)
+    trials = np.where(rng.random(400) < 0.5, 1, 50)
+    wins = rng.binomial(trials, 0.1)
+    data = pd.DataFrame({"s": wins, "f": trials - wins})
+    schema = dp.Schema(s=dp.Numeric(0, 50), f=dp.Numeric(0, 50))
+    model = dp.glm("s + f ~ 1", data, schema, family="binomial")
+    with pytest.raises(TrustError, match=r"'s \+ f' is a share of trials.*Central"):
+        model.plan(dp.LabelOnly(2.0, 1e-6 * curator, curator=curator))
 
 
 def test_responses_are_read_only_after_the_charge(data):

@@ -14,11 +14,12 @@ from dpstats.design import PublicDesign
 from dpstats.errors import PlanError
 from dpstats.estimators.labels.curator import LabelCurator, _leverages
 from dpstats.estimators.labels.ols import LabelOLS
+from dpstats.estimators.responses import marks_channel
 from dpstats.holders import Labels
 from dpstats.holders.labels import held
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.privacy import LabelOnly
-from dpstats.queries.label_cells import LabelCells, LongResiduals
+from dpstats.queries.label_cells import LabelCells, LongResiduals, RandomizedMarks
 from dpstats.queries.label_held import HeldSums, OuterSums
 from dpstats.queries.labels import (
     Interval,
@@ -218,10 +219,35 @@ def test_randomised_responses_are_unbiased_with_the_variance_stated(name, noise)
     plan = LabelOLS().plan(made, privacy, n, channel=name)
     holder = Labels(made.source((y, np.ones((n, 1)))), made, plan, noise)
     law = channel(name, 1, 1.0, delta)
-    z = holder.ask(RandomizedLabels(Interval(-1, 1), law), "responses").value
+    counters = plan.options["counters"]
+    z = holder.ask(RandomizedLabels(Interval(-1, 1), law, counters), "responses").value
     variance = law.variance(level**2)
     assert abs(z.mean() - level) < 5 * math.sqrt(variance / n)
     assert 0.85 < z.var() / variance < 1.15
+
+
+@pytest.mark.parametrize("options", [{}, {"clip": "found"}], ids=["counted", "found"])
+def test_a_device_answers_one_question_alone(options):
+    """Both mechanisms cost what one of them costs: of disjoint devices, as planned."""
+    n = 4000
+    made = PublicDesign.of_arrays(np.ones((n, 1)), (-1, 1))
+    plan = LabelOLS().plan(made, LabelOnly(2.0), n, **options)
+    y, few, noise = np.zeros(n), plan.options["counters"], SeededNoise(1)
+    holder = Labels(made.source((y, np.ones((n, 1)))), made, plan, noise)
+    cells = plan.options.get("cells", 1)
+    law, marks = channel("piecewise", 1, 2.0), marks_channel(LabelOnly(2.0), cells)
+    whole, edges = Interval(-1, 1), tuple(np.linspace(-1, 1, cells + 1)[1:-1])
+    asked = [
+        (RandomizedLabels(whole, law, 0), "responses"),
+        (RandomizedLabels(whole, law, few - 1), "responses"),
+        (RandomizedLabels(whole, law, few), "astray"),
+        (RandomizedMarks(whole, marks, n, edges), "astray"),
+        (RandomizedMarks(whole, marks, few, edges), "responses"),
+    ]
+    for question in asked:
+        with pytest.raises(PlanError, match="each device answers one question"):
+            holder.ask(*question)
+    assert holder.transcript == ()
 
 
 def test_wild_responses_are_harmless():

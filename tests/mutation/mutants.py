@@ -221,6 +221,14 @@ MUTANTS = [
         "person and neighbours_move",
     ),
     mutant(
+        "answers nobody as a row of missing values",
+        ROWS,
+        "if isinstance(self._source, Nobody):",
+        "if False:",
+        "test_sensitivity.py",
+        "add-remove and neighbours_move",
+    ),
+    mutant(
         "counts incomplete rows",
         ROWS,
         "self._keep[rows] = raw.keep",
@@ -340,7 +348,7 @@ MUTANTS = [
     mutant(
         "skips the charge",
         DOOR,
-        "    ledger.charge(plan, label, unit, reproducible=noise.reproducible)\n",
+        "    ledger.charge(plan, label, reproducible=noise.reproducible)\n",
         "",
         "test_order.py",
         "charge",
@@ -348,17 +356,16 @@ MUTANTS = [
     mutant(
         "charges after reading",
         DOOR,
-        "    ledger = _charged(design, plan, label, ledger, noise)\n    holder",
-        "    source.block(0, 1)\n"
-        "    ledger = _charged(design, plan, label, ledger, noise)\n    holder",
+        "    ledger = _charged(plan, label, ledger, noise)\n    holder",
+        "    source.block(0, 1)\n    ledger = _charged(plan, label, ledger, noise)\n    holder",
         "test_order.py",
         "before_the_first_row",
     ),
     mutant(
         "forgets the unit of privacy in the ledger",
-        DOOR,
-        "label, unit, reproducible",
-        "label, None, reproducible",
+        "dpstats/estimators/base.py",
+        'return unit or "record"',
+        'return "record"',
         "test_transcript.py",
         "ledger_entry and person",
     ),
@@ -610,6 +617,22 @@ MUTANTS = [
         "another_channel",
     ),
     mutant(
+        "lets devices that count send their response, too",
+        LABELS,
+        "            self._check_devices(query, mechanism.branch)\n",
+        "            pass\n",
+        "test_message_noise.py",
+        "each_device",
+    ),
+    mutant(
+        "adds up costs of responses and of records",
+        "dpstats/estimators/base.py",
+        "if isinstance(privacy, LabelOnly):",
+        "if False:",
+        "test_message_plan.py",
+        "equal_the_plan and label",
+    ),
+    mutant(
         "takes any channel of a response for the one that was charged",
         LABELS,
         "if query.channel.event != event:",
@@ -760,9 +783,9 @@ MUTANTS = [
     mutant(
         "charges nothing where devices randomise",
         DOOR,
-        "    ledger.charge(plan, label, unit, reproducible=noise.reproducible)\n",
+        "    ledger.charge(plan, label, reproducible=noise.reproducible)\n",
         "    _ = isinstance(plan.privacy, Local) or ledger.charge(\n"
-        "        plan, label, unit, reproducible=noise.reproducible\n"
+        "        plan, label, reproducible=noise.reproducible\n"
         "    )\n",
         "test_message_plan.py",
         "charge and local",
@@ -770,9 +793,9 @@ MUTANTS = [
     mutant(
         "charges nothing where covariates are public",
         DOOR,
-        "    ledger.charge(plan, label, unit, reproducible=noise.reproducible)\n",
+        "    ledger.charge(plan, label, reproducible=noise.reproducible)\n",
         "    _ = isinstance(plan.privacy, LabelOnly) or ledger.charge(\n"
-        "        plan, label, unit, reproducible=noise.reproducible\n"
+        "        plan, label, reproducible=noise.reproducible\n"
         "    )\n",
         "test_message_plan.py",
         "charge and label",
@@ -780,9 +803,8 @@ MUTANTS = [
     mutant(
         "charges after reading responses",
         DOOR,
-        "    ledger = _charged(design, plan, label, ledger, noise)\n    holder",
-        "    source.block(0, 1)\n"
-        "    ledger = _charged(design, plan, label, ledger, noise)\n    holder",
+        "    ledger = _charged(plan, label, ledger, noise)\n    holder",
+        "    source.block(0, 1)\n    ledger = _charged(plan, label, ledger, noise)\n    holder",
         "test_message_plan.py",
         "before_the_first_row",
     ),
