@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dpstats.errors import OptionError, given, is_number
 
@@ -52,14 +52,22 @@ _LEAST = 1e-100  # numerical: epsilon, whose noise is a number in float64
 
 
 def _check_budget(epsilon: float, delta: float) -> None:
-    if not (isinstance(epsilon, (int, float)) and is_number(epsilon) and epsilon > 0):
+    if not (is_number(epsilon) and epsilon > 0):
         raise OptionError(f"epsilon={given(epsilon)}: a finite number > 0 is needed, such as 1.0.")
     if epsilon < _LEAST:
         raise OptionError(f"epsilon={epsilon!r}: at least {_LEAST:g} is needed, such as 1.0.")
-    if not (isinstance(delta, (int, float)) and is_number(delta) and 0 <= delta < 1):
+    if not (is_number(delta) and 0 <= delta < 1):
         raise OptionError(
             f"delta={given(delta)}: a number in [0, 1) is needed; well below 1/n, such as 1e-7."
         )
+
+
+def _checked_budget(guarantee: Any) -> None:
+    """Its epsilon and delta, where they are sound, as numbers of Python's own."""
+    _check_budget(guarantee.epsilon, guarantee.delta)
+    for name in ("epsilon", "delta"):
+        if not isinstance(value := getattr(guarantee, name), (int, float)):
+            object.__setattr__(guarantee, name, float(value))
 
 
 class _SmallDelta:
@@ -70,7 +78,7 @@ class _SmallDelta:
     large_delta: bool
 
     def __post_init__(self) -> None:
-        _check_budget(self.epsilon, self.delta)
+        _checked_budget(self)
 
     def check_delta(self, n: int) -> None:
         """Refuse delta >= 1/n unless `large_delta` says that it is meant; n is public."""
@@ -238,7 +246,7 @@ class Federated(_ReplaceOne):
     trust: ClassVar[str] = "federated"
 
     def __post_init__(self) -> None:
-        _check_budget(self.epsilon, self.delta)
+        _checked_budget(self)
         if not isinstance(self.target, str) or not self.target:
             raise OptionError(
                 "target: the name of the site that is asked about is needed, as in "

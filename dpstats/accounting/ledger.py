@@ -85,6 +85,11 @@ class Ledger:
         chain: Chain,
         memory: sqlite3.Connection | None = None,
     ) -> None:
+        if not isinstance(chain, Chain):
+            raise LedgerError(
+                "Ledger.open(path, epsilon=, delta=) opens a ledger in a file, and "
+                "Ledger.memory(epsilon, delta) one that ends with this process."
+            )
         self._path = path
         self._seen = chain
         self._memory = memory

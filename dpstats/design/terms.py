@@ -33,6 +33,13 @@ from dpstats.schema import Categorical, Numeric, Schema
 
 __all__ = ["Terms"]
 
+_USAGE = {
+    "poly": "poly(x, degree), with a whole number from 1 on",
+    "bs": "bs(x, df=6), with a whole number from 3 on, or bs(x, knots=[...])",
+    "cr": "cr(x, df=4), with a whole number from 3 on, or cr(x, knots=[...])",
+    "cs": "cs(x, df=4), with a whole number from 3 on, or cs(x, knots=[...])",
+    "cc": "cc(x, df=4), with a whole number from 2 on, or cc(x, knots=[...])",
+}
 _RANGE_OPTIONS = {"lower_bound", "upper_bound", "extrapolation", "constraints"}
 _FROM_ROWS = {
     "mean": "center({x}), which subtracts the schema's centre",
@@ -102,9 +109,10 @@ class Terms:
             self._undeclared(name, text or name)
         declaration = self.schema[name]
         if isinstance(declaration, Categorical):
+            written = name if name.isidentifier() else f"Q({name!r})"
             raise FormulaError(
                 f"Term {text or name!r} uses the categorical column {name!r} as a number. Declare "
-                f"it as Numeric(lower, upper), or use it as a factor: C({name})."
+                f"it as Numeric(lower, upper), or use it as a factor: C({written})."
             )
         limits, guesses = (0.0, 1.0), None
         if isinstance(declaration, Numeric):
@@ -313,9 +321,13 @@ class Terms:
                 f"{name}(x, df=...) or {name}(x, knots=[...])",
             )
         try:
-            return smooth(name, part, args, options)
+            made = smooth(name, part, args, options)
         except Exception as error:  # formulaic's words about public arguments
-            raise FormulaError(f"Term {text!r}: {error}") from None
+            said = str(error).rstrip(".")
+            raise FormulaError(f"Term {text!r}: {said}. Write {_USAGE[name]}.") from None
+        if not len(made.bounds):
+            self._refuse(text, f"{name} makes no column of it", _USAGE[name])
+        return made
 
     def _literal(self, node: ast.expr, text: str) -> Any:
         try:

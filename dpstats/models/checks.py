@@ -55,9 +55,10 @@ def check_privacy(privacy: Any) -> None:
         If it is something else.
     """
     if not isinstance(privacy, (Central, Local, LabelOnly, Federated)):
+        what = "none was given" if privacy is None else f"this is a {type(privacy).__name__}"
         raise OptionError(
-            f"privacy is a {type(privacy).__name__}; a guarantee is needed, such as "
-            "dp.Central(1.0, 1e-7)."
+            f"privacy: a guarantee is needed, and {what}. Say who holds the rows and what may be "
+            "spent, such as dp.Central(epsilon=1.0, delta=1e-7)."
         )
 
 

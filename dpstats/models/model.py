@@ -142,7 +142,7 @@ class Model:
 
     def plan(
         self,
-        privacy: Privacy,
+        privacy: Privacy = None,  # type: ignore[assignment]  # refused, with what to write
         *,
         method: str | None = None,
         sparsity: Sparsity = None,
@@ -185,7 +185,7 @@ class Model:
 
     def fit(
         self,
-        privacy: Privacy,
+        privacy: Privacy = None,  # type: ignore[assignment]
         ledger: Ledger | Mapping[str, Ledger] | None = None,
         *,
         method: str | None = None,

@@ -364,6 +364,8 @@ class Released:
         A file that is there is replaced in one step, once the new one is whole and on disk.
         """
         path, text = Path(path).resolve(), self.to_json() + "\n"
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"{path}: there is no folder {path.parent}; make it first.")
         draft = path.with_name(f".{os.getpid()}-{threading.get_ident()}.new")
         try:
             with draft.open("x", encoding="utf-8") as file:

@@ -14,6 +14,7 @@ from dpstats.models import arrays, regressions
 from dpstats.models.model import Model
 from dpstats.schema import Boolean, Categorical, Schema
 from dpstats.sklearn.base import PrivateRegression, PrivateScore, response_column
+from dpstats.tables.coercion import kind_of
 
 __all__ = ["PrivateLinearRegression", "PrivateLogisticRegression"]
 
@@ -177,7 +178,15 @@ class PrivateLogisticRegression(PrivateScore, ClassifierMixin, PrivateRegression
 
     def _endog(self, y: Any) -> Array:
         """1 for the second class, 0 for the first, nan for what is neither; row by row."""
-        codes, missing = Categorical(list(_two(self.classes))).coerce(response_column(y), "y")
+        column, classes = response_column(y), list(_two(self.classes))
+        kinds = ("text",) if isinstance(classes[0], str) else ("number", "boolean")
+        if (kind := kind_of(column)) not in (*kinds, "object"):
+            raise DataError(
+                f"y has type {kind}, and classes={tuple(classes)!r}: every row would count as "
+                "missing. Give the two labels of y as classes=, in their sorted order, such as "
+                "('no', 'yes'); or convert y."
+            )
+        codes, missing = Categorical(classes).coerce(column, "y")
         self.classes_ = np.array(self.classes)
         return np.where(missing, np.nan, codes)
 

@@ -101,6 +101,10 @@ FORMULAS = [  # that may be used on public covariates
     ("y ~ x.rank()", FormulaError, "rank"),
     ("y ~ lag(x)", FormulaError, "lag"),
     ("y ~ x - x.mean()", FormulaError, "mean"),
+    ("y ~ poly(x, 0)", FormulaError, r"makes no column.*Write poly\(x, degree\)"),
+    ("y ~ poly(x, 1.5)", FormulaError, r"Write poly\(x, degree\), with a whole number"),
+    ("y ~ bs(x, knots=5)", FormulaError, r"Write bs\(x, df=6\)"),
+    ("y ~ cr(x, df=2)", FormulaError, r"Write cr\(x, df=4\), with a whole number from 3 on"),
 ]
 MISTAKEN = [  # that may not be used on anything
     ("y ~ x + age", FormulaError, "age"),
@@ -191,6 +195,35 @@ def test_a_table_that_cannot_be_fitted_spends_nothing(table, error, says) -> Non
 def test_an_impossible_guarantee_is_refused(make, says) -> None:
     with pytest.raises(OptionError, match=says):
         make()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, int])
+def test_numbers_of_numpy_are_numbers(kind: Any) -> None:
+    for made in (dp.Central(kind(2), 1e-6), dp.Local(kind(2)), dp.LabelOnly(kind(2), kind(0))):
+        assert made.epsilon == 2
+        assert isinstance(made.epsilon, (int, float))
+        assert pickle.loads(pickle.dumps(made)) == made
+    federated = dp.Federated(kind(2), 1e-6, target="north")
+    assert isinstance(federated.epsilon, (int, float))
+
+
+def test_a_ledger_is_opened_by_name() -> None:
+    with pytest.raises(LedgerError, match=r"Ledger\.open\(path.*Ledger\.memory\("):
+        dp.Ledger(1.0, 1e-6)  # type: ignore[arg-type]
+
+
+def test_a_factor_whose_name_is_no_word_is_written_as_it_can_be() -> None:
+    schema = dp.Schema({"my group": dp.Categorical(["a", "b"])}, y=dp.Numeric(0, 9))
+    with pytest.raises(FormulaError, match=r"as a factor: C\(Q\('my group'\)\)"):
+        dp.ols("y ~ Q('my group')", schema=schema, n=1_000)
+    named = dp.ols("y ~ C(Q('my group'))", schema=schema, n=1_000).plan(PRIVACY).names
+    assert len(named) == 2
+
+
+def test_results_are_not_saved_where_no_folder_is(tmp_path: Any) -> None:
+    fit = dp.mean("y", frame(), SCHEMA).fit(PRIVACY)
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere; make it first"):
+        fit.save(tmp_path / "nowhere" / "fit.json")
 
 
 def test_a_large_delta_must_be_meant() -> None:
@@ -343,7 +376,8 @@ def test_a_row_count_is_a_whole_number(n: Any) -> None:
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"privacy": 1.0}, "guarantee"),
+        ({"privacy": 1.0}, "guarantee is needed, and this is a float"),
+        ({"privacy": None}, r"guarantee is needed, and none was given.*dp.Central\("),
         ({"noise": 7}, "SeededNoise"),
         ({"ledger": "data.ledger"}, "Ledger.open"),
     ],

@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import dpstats as dp
 from dpstats.errors import (
     BudgetError,
+    DataError,
     DPStatsError,
     LedgerError,
     OptionError,
@@ -121,6 +122,22 @@ def test_what_is_not_declared_is_refused_before_the_charge(changed, message):
 def test_classes_are_two_labels_in_their_order(labels):
     with pytest.raises(OptionError, match="two labels in their sorted order"):
         logistic(classes=labels).fit(X, EVENT)
+
+
+@pytest.mark.parametrize(
+    ("classes", "y"),
+    [
+        ((0, 1), np.where(EVENT, "yes", "no")),
+        ((0, 1), pd.Series(np.where(EVENT, "yes", "no")).astype("category")),
+        (("no", "yes"), EVENT.astype(int)),
+    ],
+    ids=["text", "categories", "numbers"],
+)
+def test_a_response_of_another_type_than_its_classes_is_refused_before_the_charge(classes, y):
+    ledger = dp.Ledger.memory(9.0, 1e-4)
+    with pytest.raises(DataError, match=r"every row would count as missing.*classes=.*'yes'"):
+        logistic(classes=classes, ledger=ledger).fit(X, y)
+    assert ledger.entries == ()
 
 
 def test_a_label_that_is_not_declared_raises_nothing_and_is_in_no_class():

@@ -46,6 +46,20 @@ def test_a_tail_adds_what_its_power_says_and_is_as_unsure(alpha: float, peeled: 
     np.testing.assert_allclose(own, error**2 * np.outer(LEAN, LEAN), rtol=0.02, atol=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("upper", [0.5, 0.2, None])
+def test_a_law_of_lengths_that_are_all_one_does_not_go_on(upper: float | None, seed: int) -> None:
+    """All rows are in one cell, as where a yes or no is explained by a factor."""
+    n, noise = 20_000, 40.0
+    edges = np.geomspace(0.25, 16, 31)
+    counts = np.zeros(32)
+    counts[int(np.searchsorted(edges, 1.0))] = n
+    noisy = counts + noise * np.random.default_rng(seed).normal(size=32)
+    law = TailLaw.of_histogram(noisy, noise, edges, n, 70.0, upper, bounded=True)
+    assert 0.8 < law.best(400.0, 2) < 2.5
+    assert law.number(2.5) < 400
+
+
 def test_the_mean_over_laws_is_added_and_the_most_allowed_for() -> None:
     """Both laws have 100 scores beyond the clip, as many shorter ones, and end or do not."""
     clips, d = pareto(2.0).clips, 400.0

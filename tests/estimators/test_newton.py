@@ -98,7 +98,7 @@ def misspecified(family: str, n: int, seed: int) -> tuple[dp.Model, Any]:
 
 # In standard errors, and of these. Under the complementary log-log link the curvature grows with
 # the predictor, and for these skewed rows a model of normal ones carries it to the last step.
-GAPS = dict.fromkeys(ENDOG, (0.2, 0.1)) | {"cloglog": (0.8, 0.4)}
+GAPS = dict.fromkeys(ENDOG, (0.2, 0.1)) | {"cloglog": (0.8, 0.4), "poisson": (0.2, 0.15)}
 
 
 @pytest.mark.parametrize("family", ENDOG)

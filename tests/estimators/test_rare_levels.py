@@ -64,6 +64,23 @@ def test_a_level_without_the_rarer_answer_is_named(family: str, place: int) -> N
     assert named >= 3  # one in 40 is passed over
 
 
+@pytest.mark.parametrize("formula", ["k ~ g - 1", "k ~ g + x - 1", "k ~ b - 1"])
+def test_levels_without_an_intercept_are_as_large_as_they_are(formula: str) -> None:
+    """A mark is the square of itself, so that its second moment is its share."""
+    rng, n = np.random.default_rng(0), 10_000
+    rows = {"g": rng.choice(list("ab"), n), "b": rng.random(n) < 0.3, "x": rng.normal(size=n)}
+    schema = dp.Schema(
+        g=dp.Categorical(["a", "b"]), b=dp.Boolean(), x=dp.Numeric(-5, 5), k=dp.Numeric(0, 1)
+    )
+    for share, named in ((0.5, 0), (0.0005, 1)):
+        data = rows | {"k": (rng.random(n) < share).astype(float)}
+        fits = [
+            dp.logit(formula, data, schema).fit(Central(2.0, DELTA), noise=SeededNoise(seed))
+            for seed in range(4)
+        ]
+        assert abs(sum(bool(said(fit)) for fit in fits) - 4 * named) <= named
+
+
 def test_levels_with_both_answers_are_not_named() -> None:
     """At 20 to 800 rows of each answer in every level; one test in 40 would be by chance."""
     usual = model(table((0.2, 0.05, 0.3, 0.4)))

@@ -77,7 +77,7 @@ def test_a_ledger_takes_no_promise_that_another_fit_broke(data, first, then):
     dp.ols(first[0], data, schema).fit(first[1], ledger)
     again = dp.ols(then[0], data, schema)
     assert not isinstance(then[1], dp.LabelOnly) or again.plan(then[1]).unit != "record"
-    with pytest.raises(LedgerError, match="unit of privacy.*second ledger"):
+    with pytest.raises(LedgerError, match=r"unit of privacy.*second ledger"):
         again.fit(then[1], ledger)
     with pytest.raises(LedgerError, match="unit of privacy"):
         ledger.can_afford(again.plan(then[1]))

@@ -60,6 +60,7 @@ OPTIONS = {
 }
 _CLEAR, _BLURRED = 0.3, 1.0  # wording: noise of second moments over their smallest eigenvalue
 GATE = 0.04  # share: of the square norm of a message, to say whether its residual was clipped
+_CLEAREST = 4.0  # wording: epsilon up to which more of it is said to do
 _CLIPS = np.linspace(0.8, 4.0, 65)  # numerical: clips that are tried, in spreads
 _DECLARED = (
     "The declared scale is the standard deviation of the response, and fitted values vary as much "
@@ -203,12 +204,14 @@ def least_error_clip(unit: float, caution: float) -> float:
 
 
 def need(plan: Plan, ratio: float, what: str) -> str:
-    """A warning that errors are `ratio` times too large; they fall as 1/sqrt(n) and 1/epsilon."""
-    n, epsilon = plan.n, plan.privacy.epsilon
-    return (
-        f"{what} About n={round_up(ratio**2 * n):,} users, or epsilon={ratio * epsilon:.2g} at "
-        f"n={n:,}, suffice."
-    )
+    """A warning that errors are `ratio` times too large.
+
+    They fall as 1/sqrt(n), and as 1/epsilon where that is small: from some epsilon on a message
+    says all that it can, about one of many coordinates.
+    """
+    n, epsilon = plan.n, ratio * plan.privacy.epsilon
+    enough = f", or epsilon={epsilon:.2g} at n={n:,}," if epsilon <= _CLEAREST else ""
+    return f"{what} About n={round_up(ratio**2 * n):,} users{enough} suffice."
 
 
 def skew_bias(clip: float) -> float:

@@ -19,6 +19,7 @@ _SHAPES = np.geomspace(0.25, 4.0, 30)
 _LIKELIEST = 50  # numerical: laws of the bulk that are kept, so many that more change nothing
 _END = 1.0  # ratio: how much sooner than a Weibull law the bulk may end, which is as likely as not
 _BULK = 5.0  # ses: of their number by the histogram, the longest rows, whose law is fitted
+_FEWEST = 0.2  # numerical: share of those beyond where the law begins, at least
 _FIRST = 8.0  # ses: of a count, rows where the second part starts
 _NO_TAIL = 0.85  # share: chance that there is no second part
 # number: alpha of the second part; the first only where responses are not bounded
@@ -110,10 +111,9 @@ class TailLaw:
         upper = min(0.5, max(upper or _BULK * hidden, _TWO_SIDED * hidden))
         first = int(np.searchsorted(np.maximum.accumulate(below), (1 - upper) * n))
         first = int(np.clip(first, 1, edges.size - 3))
-        u, above = (
-            edges[first],
-            float(np.clip((n - below[first]) / upper / n, 0.2, 1.4)) * upper * n,
-        )
+        # Of lengths that are all but one number, a law of those beyond it is one of noise.
+        first -= int(first > 1 and n - below[first] < _FEWEST * upper * n)
+        u, above = edges[first], float(np.clip(n - below[first], _FEWEST * upper * n, n))
         rates, shapes, chances = _bulk(counts[first + 1 :], noise, edges[first:] / u, above)
         clips = u * np.geomspace(1.0, 300.0, 300)
         bulk = above * np.exp(-rates * ((clips / u) ** (1 / shapes) - 1))

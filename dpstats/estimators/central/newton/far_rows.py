@@ -33,7 +33,9 @@ Array = NDArray[np.float64]
 
 _FAR = 5.5  # ratio: of their distance to sqrt(d), from which on they are drawn in
 _CLIP = 0.66  # ratio: what a clip is without them to sqrt(d), by which they are drawn in
-_DISTANCES, _CELLS = (2.0, 512.0), 33  # numerical: distances that are told apart, to sqrt(d)
+# numerical: distances that are told apart, to the least at which rows are drawn in, each twice the
+# one before
+_DISTANCES = 2.0 ** np.arange(-1.0, 8.0)
 _TOLD = 0.999  # numerical: the largest share of rows that is looked for
 _PART = 0.5  # wording: of the largest entry of a far row, from which on a column is named
 SLOTS = ("far directions", "far distance")
@@ -73,7 +75,7 @@ def far_questions(
     sensitivity = FarDirections(np.eye(d), 1.0).sensitivity(privacy.neighbors, max_rows(design))
     noise = sensitivity / (gdp_mu(privacy.epsilon, privacy.delta) * math.sqrt(share))
     # Of far rows half or more lie along one direction, or none is drawn in.
-    if beyond * n / 2 < SURE * operator_norm(noise**2 * symmetric_pattern(d)):
+    if beyond * n / 2 < SURE * noise:
         return []
     return [
         Request(SLOTS[0], share, "directions in which rows lie far out"),
@@ -81,12 +83,14 @@ def far_questions(
     ]
 
 
-def far_rows(holder: Holder[Query], w: Array, radius: float, n: float) -> FarRows:
+def far_rows(holder: Holder[Query], w: Array, farther: float, n: float) -> FarRows:
     """Ask for both, and say how to draw them in.
 
     In coordinates in which rows at the distance q are drawn in to k q, clips are about ``(c^2 + k^2
-    q^2)^(1/2)`` where the others need c, and noise along u is 1/k times that along others. The sum
-    of variances, ``(c^2 + k^2 q^2) (d - 1 + 1/k^2)``, is least at ``k^2 = c / (q sqrt(d - 1))``.
+    q^2)^(1/2)`` where the others need c, and noise along u is 1/k times that along others. Where
+    the moment of rows along u is m, for which a shortened Gram matrix took 1, sampling leaves 1/m
+    of the variance there. The sum of variances over those that it leaves, ``(c^2 + k^2 q^2) (d - 1
+    + 1/(m k^2))``, is least at ``k^2 = c / (q sqrt(m (d - 1)))``. m is their share times q^2.
 
     Parameters
     ----------
@@ -94,25 +98,39 @@ def far_rows(holder: Holder[Query], w: Array, radius: float, n: float) -> FarRow
         The holder and its plan.
     w : ndarray of shape (d, d)
         Public coordinates z = w'x, in which rows are about round.
-    radius : float
-        Length that most rows are within; the others are looked at.
+    farther : float
+        Rows that are so many times longer than sqrt(d) are looked at.
     n : float
         Released number of rows.
     """
-    d = len(w)
-    answer = holder.ask(FarDirections(w.T, radius), SLOTS[0])
-    values, basis = np.linalg.eigh(answer.value)
-    u, typical = basis[:, -1], math.sqrt(d)
-    query = NormQuantile(typical * np.geomspace(*_DISTANCES, _CELLS), 0.5, (w @ u)[None])
-    # So many rows that noise is not taken for them: five comparisons go wrong in 1 of 150.
+    typical = math.sqrt(len(w))
+    answer = holder.ask(FarDirections(w.T, farther * typical), SLOTS[0])
+    u, along, clear = _direction(answer.value, answer.noise.sd, w)
+    query = NormQuantile(_FAR * typical * _DISTANCES, 0.5, (w @ u)[None])
     told = 1 - SURE * holder.plan.noise(query, SLOTS[1]).sd / n
-    (distance,), _ = holder.ask(replace(query, q=min(_TOLD, max(0.5, told))), SLOTS[1])
-    ratio = float(distance) / (_FAR * typical)
-    clear = SURE * operator_norm(answer.noise.sd**2 * symmetric_pattern(d))
-    if values[-1] < max(float(np.trace(answer.value)) / 2, clear) or ratio <= 1:
-        return FarRows(0.0, np.eye(d), np.zeros(d))
-    kept = math.sqrt(_CLIP * typical / (float(distance) * math.sqrt(max(d - 1, 1))))
-    return FarRows(ratio, np.eye(d) - (1 - kept) * np.outer(u, u), float(distance) * u)
+    (found,), _ = holder.ask(replace(query, q=min(_TOLD, max(0.5, told))), SLOTS[1])
+    ratio, distance = float(found) / (_FAR * typical), float(found) / math.sqrt(2)
+    if along < max(float(np.trace(answer.value)) / 2, clear) or ratio <= 1:
+        return FarRows(0.0, np.eye(u.size), np.zeros(u.size))
+    moment = max(1.0, along / n * distance**2)
+    kept = math.sqrt(_CLIP * typical / (distance * math.sqrt(moment * max(u.size - 1, 1))))
+    return FarRows(ratio, np.eye(u.size) - (1 - kept) * np.outer(u, u), distance * u)
+
+
+def _direction(found: Array, noise: float, w: Array) -> tuple[Array, float, float]:
+    """Along which direction most far rows lie, how many, and how many are clear of noise.
+
+    Rows far out in one column alone lie along ``w' e_j``, whatever else they have: a direction that
+    is known exactly. It is taken where noise explains why the first eigenvector is another one.
+    """
+    values, basis = np.linalg.eigh(found)
+    clear = SURE * operator_norm(noise**2 * symmetric_pattern(len(found)))
+    columns = w.T / np.linalg.norm(w, axis=1)
+    shown = np.einsum("ij,ik,kj->j", columns, found, columns)
+    j = int(np.argmax(shown))
+    if shown[j] < values[-1] - clear:
+        return basis[:, -1], float(values[-1]), clear
+    return columns[:, j], float(shown[j]), SURE * noise
 
 
 def far_columns(design: Design, row: Array | None) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ class LevelSums:
     def _sum(self, level: _Level, last: ScoreAt) -> float:
         """The lesser sum, in standard deviations of its noise."""
         family, found = self.rows.family, self.found
-        size = max(found.mass * float(level.at @ found.centre), 1.0)
+        size = max(found.mass * self._share(level), 1.0)
         mean, sd = self._predictors(level, size / found.mass, last.at)
         factor = float(family.factor(np.array([mean]))[0])
         total = size * self.rows.mean(mean, sd) + float(level.at @ last.score.total) / factor
@@ -78,6 +78,11 @@ class LevelSums:
             total = min(total, size - total)
         noise = float(np.linalg.norm(level.at)) * math.sqrt(last.score.variance) / factor
         return total / noise
+
+    def _share(self, level: _Level) -> float:
+        """Of rows: the mean of a mark, which is that of its square, too."""
+        at, found = level.at, self.found
+        return float(at @ (found.centre if self.design.has_intercept else found.cov @ at))
 
     def _predictors(self, level: _Level, share: float, b: Array) -> tuple[float, float]:
         """Mean and standard deviation of linear predictors in the rows of a level."""

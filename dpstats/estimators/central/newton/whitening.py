@@ -150,10 +150,13 @@ def coordinates(
 ) -> tuple[Metric, Array]:
     """`whiten` for a design, and the whitened coefficients of a constant predictor 1.
 
-    These are 0 without an intercept.
+    These are 0 without an intercept. Then most rows may be all 0, whose length tells nothing of how
+    long others are.
     """
-    metric = whiten(holder, n, indicators(design), design.norm_bound, reach, contrasts(design))
     d, place = len(design.names), design.standardization.intercept
+    most = MOST if place is not None or reach is None else reach[0]
+    start = contrasts(design)
+    metric = whiten(holder, n, indicators(design), design.norm_bound, reach, start, most)
     if place is None:
         return metric, np.zeros(d)
     return metric, np.asarray(np.linalg.solve(metric.w, np.eye(d)[place]), dtype=np.float64)
@@ -166,6 +169,7 @@ def whiten(
     longest: float,
     reach: tuple[float, float] | None = None,
     start: Array | None = None,
+    most: float = MOST,
 ) -> Metric:
     """Ask for both Gram matrices (slots ``norm``, ``gram`` and ``whitened gram``).
 
@@ -187,12 +191,19 @@ def whiten(
         its largest radius over the typical length sqrt(d). Without it rows are shortened to that.
     start : ndarray of shape (d, d), optional
         Public coordinates ``start' x`` of the first matrix (`contrasts`); by default those of x.
+    most : float
+        Share of rows that the first matrix should not shorten.
     """
     from scipy.special import chdtri
 
     typical = math.sqrt(indicators.size)
     ridge = n * indicator_ridge(indicators, start)
-    first = _first(holder, n, ridge, min(longest, FAR_ROW * typical), start)
+    norm = NormQuantile(
+        min(longest, FAR_ROW * typical) * np.geomspace(2.0**-8, 1.0, _NORM_CELLS + 1),
+        most,
+        None if start is None else start.T,
+    )
+    first = _first(holder, n, ridge, norm, start)
     if reach is None:
         return _second(holder, n, ridge, first, typical)
     reached, farthest = reach
@@ -203,7 +214,7 @@ def whiten(
     (radius,), _ = holder.ask(query, "reach")
     if not holder.plan.asks(SLOTS[0]):
         return _second(holder, n, ridge, first, float(radius))
-    far = far_rows(holder, first.w, float(radius), n)
+    far = far_rows(holder, first.w, FAR_ROW, n)
     if not far.ratio:
         return _second(holder, n, ridge, first, float(radius))
     row = np.asarray(np.linalg.solve(first.w.T, far.row), dtype=np.float64)
@@ -233,11 +244,10 @@ class _First:
 
 
 def _first(
-    holder: Holder[Query], n: float, ridge: Array, longest: float, start: Array | None
+    holder: Holder[Query], n: float, ridge: Array, norm: NormQuantile, start: Array | None
 ) -> _First:
     d, to = len(ridge), None if start is None else start.T
-    grid = np.geomspace(longest * 2.0**-8, longest, _NORM_CELLS + 1)
-    (radius,), _ = holder.ask(NormQuantile(grid, MOST, to), "norm")
+    (radius,), _ = holder.ask(norm, "norm")
     gram, (_, scale) = holder.ask(Gram(Geometry(float(radius), to)), "gram")
 
     mean = max(float(np.trace(gram)) / d, scale / math.sqrt(d))
