@@ -243,6 +243,18 @@ def test_few_rows_that_tell_a_coefficient_of_counts_are_said() -> None:
     assert not plain.estimate.remarks
 
 
+@pytest.mark.parametrize(("few", "said"), [(5_000, 0), (40, 1)])
+def test_rows_of_a_level_are_as_many_as_they_are(few: int, said: int) -> None:
+    """All are equally long: no few of them carry what a level differs by, unless few have it."""
+    rng = np.random.default_rng(3)
+    g = np.repeat(["a", "b"], [10_000 - few, few])
+    data = pd.DataFrame({"g": g, "y": np.clip(rng.normal(size=10_000), -4, 4)})
+    fit = dp.ols("y ~ g", data, dp.Schema(y=dp.Numeric(-4, 4))).fit(
+        LabelOnly(2.0, DELTA, curator=True), noise=SeededNoise(0), method="label-curator-newton"
+    )
+    assert sum("A few rows lie far out" in remark for remark in fit.estimate.remarks) == said
+
+
 @pytest.mark.full
 def test_what_carries_a_coefficient_is_what_brute_force_says() -> None:
     """Of the longest rows, the most that they have of what tells any combination."""

@@ -38,6 +38,7 @@ COUNTS = 3  # numerical: counts of scores beyond the clip that is best so far
 ALIGNED = 0.75  # ratio: length of the mean direction of the scores beyond a clip
 _RARE = 1e-6  # numerical: a mean that is never 0
 _MEDIAN = 0.6745  # printed: of the size of a standard normal number
+_ALIKE = 1e-9  # numerical: relative difference of lengths that are equal but for rounding
 _SEEN = 3.0  # wording: sds of a count's noise, below which it may hide rows
 
 
@@ -271,7 +272,8 @@ def far_share(scores: PublicScores, params: Array, plan: Plan) -> float:
     """Share of what tells some coefficients at a fit that is of as few rows as counts may hide.
 
     Of rows ``root x`` whose squares, times slopes of the mean, add up to the identity: the largest
-    eigenvalue of that sum over the longest ones.
+    eigenvalue of that sum over the longest ones. Of those that are equally long, as all rows of a
+    level are, each counts as often as it would be one of so few.
     """
     hidden = math.ceil(_SEEN * plan.noise(scores.by_length(np.ones(1)), "beyond 1").sd)
     x, slopes, n = scores.x, scores.slopes(params), len(scores.x)
@@ -282,7 +284,10 @@ def far_share(scores: PublicScores, params: Array, plan: Plan) -> float:
 
     longest = vector(n, leverage)
     least = np.partition(longest, max(n - hidden, 0))[max(n - hidden, 0)]
-    far = LazyRows((n,), lambda part: slopes[part] * (longest[part] >= least))
+    longer = longest > least * (1 + _ALIKE)
+    alike = (longest >= least * (1 - _ALIKE)) & ~longer
+    often = np.where(longer, 1.0, alike * (hidden - longer.sum()) / alike.sum())
+    far = LazyRows((n,), lambda part: slopes[part] * np.minimum(often[part], 1.0))
     return float(np.linalg.eigvalsh(root @ gram(x, far) @ root)[-1])
 
 
