@@ -20,7 +20,7 @@ from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.mechanisms.release import ROUNDING, _steps, release
 from tests.contracts.cases import OF_ONE_COLUMN, SETTINGS, Case, Table, each_case, each_case_drawn
-from tests.contracts.spies import record, replay
+from tests.contracts.spies import record, releases, replay
 from tests.queries.cases import BY_VALUE
 
 N = 48
@@ -72,6 +72,23 @@ def test_a_fit_of_no_rows_is_that_of_an_incomplete_one(case: Case) -> None:
     ]
     assert said[0] == said[1]
     assert len(ledger.entries) == 2
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6], ids=["pure", "approximate"])
+def test_nobody_is_a_neighbour_of_one_person(delta: float) -> None:
+    """Where missing values are counted, a person is one in another cell than nobody is in none."""
+    privacy = dp.Central(1.0, delta, neighbors="add-remove", rows=100)
+    schema = dp.Schema(g=dp.Categorical(["a", "b"]))
+    made = []
+    for rows in ([], ["a"], [None]):
+        data = pd.DataFrame({"g": np.array(rows, dtype=object)})
+        with releases() as seen:
+            dp.proportion("g", data, schema).fit(privacy, noise=SeededNoise(1))
+        made.append(seen)
+    for nobody, *persons in zip(*made, strict=True):
+        moves = [np.linalg.norm(nobody.exact - one.exact, ord=nobody.norm) for one in persons]
+        assert max(moves) <= nobody.sensitivity * (1 + 1e-9)
+        assert max(moves) > 0.9 * nobody.sensitivity
 
 
 BOUNDS = {"endog": (-1, 1), "exog": (-1, 1)}

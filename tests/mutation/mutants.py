@@ -225,8 +225,8 @@ MUTANTS = [
         ROWS,
         "if isinstance(self._source, Nobody):",
         "if False:",
-        "test_sensitivity.py",
-        "add-remove and neighbours_move",
+        "test_private_size.py",
+        "nobody_is_a_neighbour",
     ),
     mutant(
         "counts incomplete rows",
