@@ -78,6 +78,37 @@ def test_not_drawn_in_it_spoils_all(table: pd.DataFrame, monkeypatch: pytest.Mon
     assert (ses[["Intercept", "x", "z"]] > 8).all()
 
 
+@pytest.fixture(scope="module")
+def rare() -> pd.DataFrame:
+    """A column that is 1 in 1.5 % of the rows and 0 in the others, and amounts where it is 1."""
+    rng, n = np.random.default_rng(0), 20_000
+    b, x = (rng.random(n) < 0.015) * 1.0, rng.uniform(-1, 1, n)
+    y = x + b + rng.normal(0, 1, n)
+    return pd.DataFrame({"x": x, "b": b, "some": b * rng.gamma(4, 0.25, n), "y": y})
+
+
+COLUMNS = {
+    "scaled": ("b", dp.Numeric(0, 1, center=0.015, scale=0.12)),
+    "found": ("b", dp.Numeric(0, 2)),
+    "amounts": ("some", dp.Numeric(0, 1_000)),
+}
+
+
+@pytest.mark.parametrize(("column", "declared"), COLUMNS.values(), ids=list(COLUMNS))
+def test_a_column_that_is_mostly_one_value_spoils_no_other(
+    column: str, declared: dp.Numeric, rare: pd.DataFrame
+) -> None:
+    """Shortened rows hide how far out the others are: all were hundreds of times as unsure."""
+    schema = dp.Schema({column: declared}, x=dp.Numeric(-1, 1), y=dp.Numeric(-6, 7))
+    model = dp.ols(f"y ~ x + {column}", rare, schema)
+    found = model.fit(Central(3.0, DELTA), noise=SeededNoise(0))
+    plain = smf.ols(f"y ~ x + {column}", rare).fit(cov_type="HC1")
+    unit = plain.bse[list(found.params.index)]
+    assert (found.bse / unit)["x"] < 1.5
+    assert (found.bse / unit)[column] < 6
+    assert ((found.params - plain.params[unit.index]).abs() < 2.6 * found.bse).all()
+
+
 def test_columns_without_a_tail_are_left_as_they_are(table: pd.DataFrame) -> None:
     rng = np.random.default_rng(5)
     table = table.assign(gain=np.clip(rng.normal(3_000, 500, N), 0, 1e5))

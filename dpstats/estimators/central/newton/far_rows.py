@@ -63,7 +63,7 @@ def far_questions(
     design, privacy, n
         Public.
     beyond : float
-        Share of rows that are looked at: the longest ones.
+        Share of rows that may be far out: where more are, they are not.
     share : float
         Of the budget, for each.
     """
