@@ -56,7 +56,8 @@ def private_key(path: str | os.PathLike[str]) -> EllipticCurvePrivateKey:
     DataError
         If it is no such file.
     """
-    return _key(path, "private")
+    key: EllipticCurvePrivateKey = _key(path, "private")
+    return key
 
 
 def public_key(path: str | os.PathLike[str]) -> EllipticCurvePublicKey:
@@ -67,7 +68,8 @@ def public_key(path: str | os.PathLike[str]) -> EllipticCurvePublicKey:
     DataError
         If it is no such file.
     """
-    return _key(path, "public")
+    key: EllipticCurvePublicKey = _key(path, "public")
+    return key
 
 
 def keys_in(folder: str | os.PathLike[str]) -> Mapping[str, EllipticCurvePublicKey]:
@@ -96,10 +98,12 @@ def _key(path: str | os.PathLike[str], kind: Literal["private", "public"]) -> An
     try:
         data = Path(path).read_bytes()
         if kind == "private":
-            key, wanted = ssh.load_ssh_private_key(data, None), ec.EllipticCurvePrivateKey
+            key: Any = ssh.load_ssh_private_key(data, None)
+            fits = isinstance(key, ec.EllipticCurvePrivateKey)
         else:
-            key, wanted = ssh.load_ssh_public_key(data), ec.EllipticCurvePublicKey
-        if not isinstance(key, wanted):
+            key = ssh.load_ssh_public_key(data)
+            fits = isinstance(key, ec.EllipticCurvePublicKey)
+        if not fits:
             raise TypeError
     except Exception as error:  # what is in a file that is none may not be shown
         raise DataError(
