@@ -14,6 +14,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
@@ -93,6 +94,8 @@ class Ledger:
         self._path = path
         self._seen = chain
         self._memory = memory
+        if memory is not None:
+            weakref.finalize(self, memory.close)
         self._lock = threading.RLock()
 
     # -- opening
@@ -145,8 +148,9 @@ class Ledger:
     @classmethod
     def memory(cls, epsilon: float, delta: float) -> Ledger:
         """A ledger that does not outlive the process; a forked child would spend apart from it."""
+        header = make_header(epsilon, delta)
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        write_schema(connection, make_header(epsilon, delta))
+        write_schema(connection, header)
         return cls(None, verify(connection, None), connection)
 
     # -- looking

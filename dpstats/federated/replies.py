@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,7 @@ class Replies:
         self._memory = None
         if self._path is None:
             self._memory = sqlite3.connect(":memory:", check_same_thread=False)
+            weakref.finalize(self, self._memory.close)
         elif not self._path.exists():
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
         with self._connection() as connection:
