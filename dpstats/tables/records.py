@@ -213,21 +213,22 @@ def _split(lines: Iterable[bytes], separator: str) -> Iterator[bytes]:
     """Records of a file, one or more lines each; see the proofs above."""
     starts, goes_on = _scans(separator)
     coming, ahead = iter(lines), deque[bytes]()  # ahead: looked at, and to be read anew
-
-    def following() -> bytes:
-        return ahead.popleft() if ahead else next(coming, b"")
-
-    while first := following():
-        taken, size = [first], len(first)
-        opened = b'"' in first and _leaves_open(starts, first)
-        while opened:
-            taken.append(line := following())
-            size += len(line)
-            opened = _leaves_open(goes_on, line) if line and size <= LONGEST else None
-        if opened is None:  # no record by the rules: one line
-            ahead.extendleft(reversed(taken[1:]))
-            del taken[1:]
-        yield b"".join(taken)
+    for line in coming:
+        if b'"' not in line:
+            yield line
+            continue
+        ahead.append(line)
+        while ahead:
+            taken = [ahead.popleft()]
+            size, opened = len(taken[0]), _leaves_open(starts, taken[0])
+            while opened:
+                taken.append(more := ahead.popleft() if ahead else next(coming, b""))
+                size += len(more)
+                opened = _leaves_open(goes_on, more) if more and size <= LONGEST else None
+            if opened is None:  # no record by the rules: one line
+                ahead.extendleft(more for more in reversed(taken[1:]) if more)
+                del taken[1:]
+            yield b"".join(taken)
 
 
 def _scans(separator: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:

@@ -880,15 +880,15 @@ MUTANTS = [
     mutant(
         "ends records at line feeds within quotes",
         RECORDS,
-        "        while opened:\n",
-        "        while False:\n",
+        "            while opened:\n",
+        "            while False:\n",
         "test_csv_records.py",
         "writer_that_quotes",
     ),
     mutant(
         "forgets what a malformed record looked at",
         RECORDS,
-        "            ahead.extendleft(reversed(taken[1:]))\n",
+        "                ahead.extendleft(more for more in reversed(taken[1:]) if more)\n",
         "",
         "test_csv_records.py",
         "closed_record or left_open",
