@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpstats.cli.arguments import add_answer, add_model, add_privacy, model_of
+from dpstats.cli.arguments import add_answer, add_format, add_model, add_privacy, model_of
 from dpstats.cli.commands import describe, fit, mean, plan, review, show_ledger, template
 from dpstats.cli.demo import demo
 from dpstats.errors import DPStatsError, EstimationWarning
@@ -60,7 +61,11 @@ def _in_options(error: str, arguments: argparse.Namespace) -> str:
 
     def option(found: re.Match[str]) -> str:
         name, value = found[1], found[2].strip("'")
-        return f"--{name.replace('_', '-')} {value}" if hasattr(arguments, name) else found[0]
+        return (
+            f"--{name.replace('_', '-')} {shlex.quote(value)}"
+            if hasattr(arguments, name)
+            else found[0]
+        )
 
     def privacy(found: re.Match[str]) -> str:
         rounds = "interactive=True" in found[2]
@@ -80,6 +85,7 @@ _CALLS = [  # what a call of Python is in a shell
         re.compile(r"dp\.Schema\(\.\.\.\)\.save\(path\) writes one"),
         "`dpstats schema template` starts one",
     ),
+    (re.compile(r", as in dp\.CSV\(path, [^()]*\)"), ""),
     (re.compile(r"; dpstats\.methods\(\) lists all"), ""),
     (re.compile(r"\bsparsity=\((\d+), (\d+), (\d+)\)"), r"--sparsity \1,\2,\3"),
     (
@@ -124,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--n", type=int, required=True, help="public number of rows")
     made.set_defaults(command=plan)
 
-    add_commands(commands, add_model, model_of)
+    add_commands(commands, add_model, model_of, add_format)
 
     schema = commands.add_parser("schema", help="start a schema file, or review one")
     actions = schema.add_subparsers(required=True, metavar="ACTION")
@@ -132,6 +138,7 @@ def _parser() -> argparse.ArgumentParser:
         "template", help="print a schema with blanks to fill, from names of columns alone"
     )
     made.add_argument("data", type=Path, help="CSV or Parquet file; no value is read")
+    add_format(made)
     made.add_argument("--categorical", type=_names, default=(), metavar="NAME[,NAME...]")
     made.add_argument("--boolean", type=_names, default=(), metavar="NAME[,NAME...]")
     made.set_defaults(command=template)
@@ -158,6 +165,7 @@ def _add_data(
     parser.add_argument(
         "data", nargs="+", help="CSV or Parquet files of private rows, a pattern or a folder"
     )
+    add_format(parser)
     parser.add_argument("--scratch", type=Path, help="folder for rows that do not fit into memory")
     parser.add_argument(
         "--dask", metavar="HOST:PORT", help="scheduler of a Dask cluster that reads the files"

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_answer",
+    "add_format",
     "add_model",
     "add_privacy",
     "answer",
+    "files_of",
     "model_of",
     "options_of",
     "privacy_of",
@@ -131,6 +133,33 @@ def model_of(arguments: argparse.Namespace, schema: Any, **rows: Any) -> Any:
         exposure=arguments.exposure,
         **rows,
     )
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """How text files of rows are written; `arguments.files(arguments)` is then ``data=``."""
+    parser.add_argument(
+        "--separator",
+        type=lambda text: {"tab": "\t", "\\t": "\t"}.get(text, text),
+        metavar="SEPARATOR",
+        help="between fields of CSV files: ',' (the default), ';', '|' or tab (that of .tsv files)",
+    )
+    parser.add_argument("--decimal", choices=[".", ","], help="decimal mark of CSV files: . or ,")
+    parser.add_argument(
+        "--records",
+        choices=["quoted", "lines"],
+        help="where records of CSV files end: at line feeds outside of quotes (the default), or "
+        "at each, for writers that do not quote",
+    )
+    parser.set_defaults(files=files_of)
+
+
+def files_of(arguments: argparse.Namespace) -> Any:
+    """The files of `add_format`, as they are declared to be written."""
+    import dpstats as dp
+
+    asked = {name: getattr(arguments, name) for name in ("separator", "decimal", "records")}
+    declared = {name: value for name, value in asked.items() if value is not None}
+    return dp.CSV(arguments.data, **declared) if declared else arguments.data
 
 
 def add_privacy(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from dpstats.cli.arguments import answer, model_of, options_of, privacy_of
+from dpstats.cli.arguments import answer, files_of, model_of, options_of, privacy_of
 from dpstats.errors import DataError
 from dpstats.text import printable
 
@@ -40,7 +40,7 @@ def _table(arguments: argparse.Namespace) -> Any:
     """The files, or a cluster that is to read them."""
     import dpstats as dp
 
-    files, scheduler = arguments.data, arguments.dask
+    files, scheduler = files_of(arguments), arguments.dask
     return files if scheduler is None else dp.Dask(scheduler).read(files)
 
 
@@ -60,7 +60,7 @@ def template(arguments: argparse.Namespace) -> None:
     """A schema with blanks."""
     from dpstats.tables.files import schema_template
 
-    made = schema_template(arguments.data, arguments.categorical, arguments.boolean)
+    made = schema_template(files_of(arguments), arguments.categorical, arguments.boolean)
     print(json.dumps(made.to_dict(), indent=2))
 
 

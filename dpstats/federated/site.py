@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from dpstats.results.privacy_report import PrivacyReport
 from dpstats.schema import Schema
 from dpstats.tables import named_columns
 from dpstats.tables.files import check_file, read_table
+from dpstats.tables.formats import CSV
 
 __all__ = ["MODELS", "TOO_SMALL", "Site", "Sites", "counted_at", "is_too_small", "plan_at"]
 
@@ -50,8 +50,8 @@ class Site:
     ----------
     name : str
         Under which the others know it.
-    data : table or path
-        Private rows; a path ends in ``.csv`` or ``.parquet``.
+    data : table, path or CSV
+        Private rows; a path ends in ``.csv``, ``.tsv``, ``.gz`` or ``.parquet``.
     schema : Schema
         The site's own declaration. A question with another one is refused.
     ledger : Ledger, optional
@@ -222,7 +222,7 @@ class Site:
         if not _is_path(self.data):
             return self.data
         try:
-            return read_table(Path(self.data), self.schema)
+            return read_table(self.data, self.schema)
         except DPStatsError as error:  # the others need not know which files there are
             raise RefusedError("its table cannot be read") from error
 
@@ -284,7 +284,7 @@ def is_too_small(name: str, plan: Plan, asked: Question) -> bool:
 
 
 def _is_path(data: Any) -> bool:
-    return isinstance(data, (str, os.PathLike))
+    return isinstance(data, (str, os.PathLike, CSV))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -324,7 +324,7 @@ class Sites(Mapping[str, Any]):
             return cls(_split(data, sites))
         if several:
             for path in filter(_is_path, data.values()):
-                check_file(Path(path))
+                check_file(path)
             made = {str(name): table for name, table in data.items()}
             if len(made) < len(data):
                 raise DataError(f"A name stands for two sites: {', '.join(map(repr, data))}.")

@@ -23,7 +23,7 @@ from dpstats.holders import Curator, labels
 from dpstats.holders import mapped as mapped_rows
 from dpstats.protocol import progress
 from dpstats.tables import streams
-from dpstats.tables.sources import paths_of
+from dpstats.tables.formats import paths_of
 from tests.grids import grid
 
 N = 2_500

@@ -190,6 +190,10 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "summed site": (c.averaged.site, {"name": "a"}),
         "averaged for_target": (c.averaged.for_target, {"name": "b"}),
         "plot.sources": (dp.plot.sources, {"fit": c.sites, "term": None}),
+        "CSV": (
+            dp.CSV,
+            {"data": "a.csv", "separator": ";", "decimal": ",", "records": "quoted"},
+        ),
         "Site": (Site, {"name": "a", "data": c.data, "schema": SCHEMA}),
         "randomizer": (c.model.randomizer, {"privacy": dp.Local(1.0)}),
         "methods": (dp.methods, {"model": "ols", "trust": "central"}),
