@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpstats.errors import DataError
-from dpstats.results.delivery import FORMATS, deliver, numbers_file
+from dpstats.results.delivery import deliver
 
 if TYPE_CHECKING:
     from dpstats.accounting import Ledger
     from dpstats.models.model import Model
     from dpstats.privacy import Central, LabelOnly, Local
+    from dpstats.results.released import Released
 
     Privacy: TypeAlias = Central | Local | LabelOnly
 
@@ -199,28 +199,32 @@ def add_answer(parser: argparse.ArgumentParser) -> None:
 
 def answer(arguments: argparse.Namespace, model: Model) -> None:
     """Charge, fit, write and print."""
-    out = arguments.out
-    if out is not None:
-        _check_out(out)
-    privacy, ledger = privacy_of(arguments), _ledger(arguments)
-    progress = False if arguments.quiet else None
-    with numbers_file(out) as numbers:
-        result = model.fit(
-            privacy,
-            ledger=ledger,
-            progress=progress,
+
+    def ask() -> Released:
+        return model.fit(
+            privacy_of(arguments),
+            ledger=_ledger(arguments),
+            progress=False if arguments.quiet else None,
             scratch=arguments.scratch,
             **options_of(arguments),
         )
-    deliver(result, numbers, out, summary=not arguments.quiet)
+
+    deliver(ask, arguments.out, summary=not arguments.quiet, inputs=_inputs(arguments))
 
 
-def _check_out(path: Path) -> None:
-    """What a fit is written to; looked at before it is paid for."""
-    if path.suffix not in FORMATS:
-        raise DataError(f"{path.name}: --out takes a name ending in {', '.join(FORMATS)}.")
-    if not os.access(path.parent, os.W_OK) or path.is_dir():
-        raise DataError(f"--out {path}: {path.parent} is no folder that can be written to.")
+def _inputs(arguments: argparse.Namespace) -> list[Path]:
+    """Files that a command reads or charges; of a folder of rows, what would be a file of it."""
+    from dpstats.tables.sources import SUFFIXES, paths_of
+
+    rows = [Path(each) for each in arguments.data if "://" not in each]
+    rows += paths_of([str(each) for each in rows]) or [] if rows else []
+    out = arguments.out
+    if out is not None and out.suffix.lower() in SUFFIXES:
+        folders = (each for each in rows if each.is_dir())
+        if any(folder.resolve() == out.parent.resolve() for folder in folders):
+            raise DataError(f"--out {out}: the rows are in that folder, and it would be one more.")
+    ledger = [] if arguments.ledger is None else [arguments.ledger]
+    return [arguments.schema, *ledger, *rows]
 
 
 def _ledger(arguments: argparse.Namespace) -> Ledger | None:

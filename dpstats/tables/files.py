@@ -56,7 +56,7 @@ def schema_template(
     from dpstats.schema import Schema
 
     check_file(path)
-    parquet = path.suffix == ".parquet"
+    parquet = path.suffix.lower() == ".parquet"
     empty = _empty_parquet(path) if parquet else dict.fromkeys(csv_header(path), np.empty(0))
     return Schema.template(empty, categorical=categorical, boolean=boolean)
 
@@ -70,12 +70,12 @@ def read_table(path: Path, schema: Schema) -> Any:
         If there is no such file, or it is none of these; its content is not quoted.
     """
     check_file(path)
-    return _read_parquet(path) if path.suffix == ".parquet" else read_csv(path, schema)
+    return _read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path, schema)
 
 
 def check_file(path: Path) -> None:
     """Refuse what cannot be a table by its name, and a file that is not there."""
-    if path.suffix not in _ALLOWED:
+    if path.suffix.lower() not in _ALLOWED:
         raise DataError(f"{path.name}: allowed are files ending in {', '.join(_ALLOWED)}.")
     if not path.exists():
         raise DataError(f"{path}: no such file.")

@@ -137,7 +137,7 @@ def csv_rows(path: Path) -> int:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
             yield file
         return
     except (OSError, EOFError, zlib.error) as error:

@@ -70,7 +70,7 @@ def batches_of(data: Any, schema: Schema) -> Batches | None:
     if isinstance(data, (list, tuple)) and not data:
         raise DataError("data is an empty list: no files to read.")
     if (paths := paths_of(data)) is not None:
-        kinds = {".parquet" if path.suffix == ".parquet" else ".csv" for path in paths}
+        kinds = {".parquet" if path.suffix.lower() == ".parquet" else ".csv" for path in paths}
         if len(kinds) > 1:
             raise DataError(f"{paths[0].parent}: some files are Parquet and some are CSV.")
         return _Parquet(paths, schema) if kinds == {".parquet"} else _Csv(paths, schema)
@@ -107,7 +107,7 @@ def _on_cluster(data: Any, engine: Dask, schema: Schema) -> Partitions:
             f"engine={engine!r}: a cluster reads paths of Parquet files, or a dask DataFrame, and "
             f"a {type(data).__name__} is in this process. Leave engine= out to fit it here."
         )
-    if others := [path.name for path in paths if path.suffix != ".parquet"]:
+    if others := [path.name for path in paths if path.suffix.lower() != ".parquet"]:
         raise DataError(
             f"engine={engine!r}: {others[0]} is no Parquet file. Write it as Parquet, or pass "
             "dask.dataframe.read_csv(...), whose types you choose."
@@ -144,7 +144,9 @@ def _is_url(data: Any) -> bool:
 
 def _expanded(path: Path) -> list[Path]:
     if path.is_dir():
-        listed = (p for p in path.iterdir() if p.suffix in SUFFIXES and p.name[0] not in "._")
+        listed = (
+            p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and p.name[0] not in "._"
+        )
         found = sorted(filter(Path.is_file, listed))
         if not found:
             raise DataError(
@@ -159,7 +161,7 @@ def _expanded(path: Path) -> list[Path]:
     if not matched:
         raise DataError(f"{path}: no files match.")
     for each in matched:
-        if each.suffix not in SUFFIXES:
+        if each.suffix.lower() not in SUFFIXES:
             raise DataError(f"{each.name}: allowed are files ending in {', '.join(SUFFIXES)}.")
         if not each.is_file():
             raise DataError(f"{each}: no such file.")
