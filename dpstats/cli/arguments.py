@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,7 +23,10 @@ __all__ = [
     "add_model",
     "add_privacy",
     "answer",
+    "listed_levels",
+    "listed_names",
     "model_of",
+    "number_or_edges",
     "options_of",
     "privacy_of",
 ]
@@ -78,9 +82,37 @@ def add_model(parser: argparse.ArgumentParser, link: str = "--link") -> None:
     )
 
 
+def listed_names(text: str) -> tuple[str, ...]:
+    """Names between commas."""
+    return tuple(text.split(","))
+
+
+def listed_levels(text: str) -> list[float]:
+    """Numbers between commas."""
+    return [float(part) for part in text.split(",")]
+
+
+def number_or_edges(text: str) -> int | str | list[float]:
+    """A number of bins, or their edges between commas: "18," is one edge."""
+    if text == "auto" or "," not in text:
+        return text if text == "auto" else int(text)
+    return [float(part) for part in text.split(",") if part]
+
+
 def _numbers(text: str) -> int | tuple[int, ...]:
     numbers = tuple(int(part) for part in text.split(","))
     return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """A name and its value: a number, true or false, a list of these, or else a text."""
+    name, equals, value = text.partition("=")
+    if not (name.isidentifier() and equals):
+        raise ValueError
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _dispersion(text: str) -> float | str:
@@ -145,13 +177,24 @@ def add_privacy(parser: argparse.ArgumentParser) -> None:
         help="; ".join(f"{name}: {text}" for name, text in _TRUST.items()),
     )
     parser.add_argument(
+        "--large-delta", action="store_true", help="a delta of 1/n or more is meant"
+    )
+    parser.add_argument(
         "--neighbors",
         choices=["replace-one", "add-remove"],
         default="replace-one",
         help="whether the number of rows is public (replace-one, the default) or private",
     )
     parser.add_argument("--rows", type=int, help="with add-remove: public guess of their number")
-    parser.add_argument("--method", help="a name from dpstats.methods(); the default otherwise")
+    parser.add_argument("--method", help="a method by its name; the default otherwise")
+    parser.add_argument(
+        "--option",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="option of the method, such as clip=declared",
+    )
 
 
 def privacy_of(arguments: argparse.Namespace) -> Privacy:
@@ -166,19 +209,27 @@ def privacy_of(arguments: argparse.Namespace) -> Privacy:
 
     epsilon, delta, trust = arguments.epsilon, arguments.delta, arguments.trust
     if trust == "central":
-        return dp.Central(epsilon, delta, neighbors=arguments.neighbors, rows=arguments.rows)
+        return dp.Central(
+            epsilon,
+            delta,
+            neighbors=arguments.neighbors,
+            rows=arguments.rows,
+            large_delta=arguments.large_delta,
+        )
     if arguments.neighbors != "replace-one" or arguments.rows is not None:
         raise DataError(
             f"--trust {trust}: the number of rows is public there; leave out --neighbors, --rows."
         )
     if trust in ("local", "local-rounds"):
         return dp.Local(epsilon, delta, interactive=trust == "local-rounds")
-    return dp.LabelOnly(epsilon, delta, curator=trust == "label-curator")
+    curator, meant = trust == "label-curator", arguments.large_delta
+    return dp.LabelOnly(epsilon, delta, curator=curator, large_delta=meant)
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Method and its options."""
-    return {"method": arguments.method, "sparsity": getattr(arguments, "sparsity", None)}
+    sparsity = getattr(arguments, "sparsity", None)
+    return {"method": arguments.method, "sparsity": sparsity, **dict(arguments.option)}
 
 
 def add_answer(parser: argparse.ArgumentParser) -> None:
