@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dpstats"
 
 # What any room may import: records, errors and arithmetic without behaviour towards private rows.
-COMMON = {"errors", "privacy", "stored", "tall", "text", "theory", "version"}
+COMMON = {"errors", "outputs", "privacy", "stored", "tall", "text", "theory", "version"}
 FRONT = {"cli", "federated", "marginaleffects", "models", "sklearn", "__init__", "__main__"}
 PRIVATE_SIDE = {"holders", "mechanisms"}
 # Rooms within a room; what stands beside them in the folder is shared by them.
@@ -30,6 +30,7 @@ CHAMBERS = {
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
+    "outputs": set(),
     "stored": set(),
     "tall": set(),
     "text": set(),
@@ -80,6 +81,7 @@ FORBIDDEN = [
 OTHER_RANDOMNESS = {
     "tables.coercion": "draws none: identifiers of that type are read as text",
     "accounting.chain": "the random name of a new ledger",
+    "outputs": "the random names of drafts",
     "federated.question": "the random name of a question",
     "design.public": "prototype rows drawn from the schema",
 }

@@ -41,6 +41,7 @@ from dpstats.accounting.charge import Chargeable, check_same_promise, entry_of, 
 from dpstats.accounting.filter import Composition, costs
 from dpstats.accounting.standing import LedgerState, remaining, spent, state_of
 from dpstats.errors import LedgerError, OptionError, given, is_number
+from dpstats.outputs import check_name
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.text import html_text, plain, printable
 
@@ -129,9 +130,11 @@ class Ledger:
         for name, value in (("epsilon", epsilon), ("delta", delta)):
             if value is not None and not is_number(value):
                 raise OptionError(f"{name}={given(value)}: a number is needed, the ceiling.")
-        where = Path(path)
+        where = check_name(path)
         if not where.exists():
             create(where, epsilon, delta)
+        if not where.is_file():
+            raise LedgerError(f"{where} is no file: a ledger is one file on a local disk.")
         with guard(where), contextlib.closing(connect(where)) as connection, _reading(connection):
             chain = verify(connection, where, thorough=True)
         asked = (epsilon, delta)

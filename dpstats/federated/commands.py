@@ -273,7 +273,7 @@ def _answer(arguments: argparse.Namespace) -> None:
 def _combine(arguments: argparse.Namespace) -> None:
     from dpstats.federated import Question, combine
     from dpstats.federated.question import Reply
-    from dpstats.results.delivery import deliver, numbers_file
+    from dpstats.results.delivery import deliver
 
     messages = [_checked(path, arguments.site_keys) for path in arguments.answers]
     replies = [Reply.from_bytes(message) for message in messages]
@@ -283,9 +283,13 @@ def _combine(arguments: argparse.Namespace) -> None:
     asked = [reply.question for reply in replies if reply.question]
     if len(set(asked)) != 1:
         raise DataError("The answers are not all to one question.")
-    found = combine(Question.from_bytes(asked[0]), dict(zip(names, messages, strict=True)))
-    with numbers_file(arguments.out) as numbers:
-        deliver(found, numbers, arguments.out, summary=not arguments.quiet)
+    question, answers = Question.from_bytes(asked[0]), dict(zip(names, messages, strict=True))
+    deliver(
+        lambda: combine(question, answers),
+        arguments.out,
+        summary=not arguments.quiet,
+        inputs=arguments.answers,
+    )
 
 
 def _checked(path: Path, folder: Path | None) -> bytes:

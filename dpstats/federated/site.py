@@ -105,8 +105,13 @@ class Site:
         unknown = sorted(set(self.allow) - set(MODELS))
         if unknown:
             raise OptionError(f"allow={unknown}: sites answer {', '.join(MODELS)}.")
-        object.__setattr__(self, "_replies", replies := Replies(self.replies))
+        object.__setattr__(self, "_replies", replies := Replies(self.replies, self._files()))
         object.__setattr__(self, "_fits", OpenFits(self.name, replies))
+
+    def _files(self) -> list[str | os.PathLike[str]]:
+        """What it reads and charges, where that is a file."""
+        ledger = None if self.ledger is None else self.ledger.path
+        return [each for each in (self.data, ledger) if isinstance(each, (str, os.PathLike))]
 
     def __repr__(self) -> str:
         return f"<site {self.name!r}>"

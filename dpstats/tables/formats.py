@@ -14,14 +14,14 @@ from dpstats.errors import DataError, OptionError, among, given
 __all__ = [
     "CSV",
     "SEPARATORS",
-    "_SUFFIXES",
+    "SUFFIXES",
     "check_are_text",
     "check_suffix",
     "is_parquet",
 ]
 
 SEPARATORS = (",", ";", "\t", "|")
-_SUFFIXES = (".csv", ".tsv", ".gz", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".gz", ".parquet")
 _DECIMALS = (".", ",")
 _RECORDS = ("quoted", "lines")
 _LONGEST = 4096  # characters of a path
@@ -29,7 +29,7 @@ _LONGEST = 4096  # characters of a path
 
 def _is_table(path: Path) -> bool:
     """Whether a name ends as those of tables do, in small letters or capitals."""
-    return path.suffix.lower() in _SUFFIXES
+    return path.suffix.lower() in SUFFIXES
 
 
 def is_parquet(path: Path) -> bool:
@@ -46,7 +46,7 @@ def check_suffix(path: Path) -> None:
         With the suffixes that are allowed.
     """
     if not _is_table(path):
-        raise DataError(f"{path.name}: allowed are files ending in {', '.join(_SUFFIXES)}.")
+        raise DataError(f"{path.name}: allowed are files ending in {', '.join(SUFFIXES)}.")
 
 
 def check_are_text(paths: Iterable[Path]) -> None:
@@ -183,7 +183,7 @@ def _expanded(path: Path) -> list[Path]:
         found = sorted(filter(Path.is_file, listed))
         if not found:
             raise DataError(
-                f"{path}: no files in it end in {', '.join(_SUFFIXES)}. Those in folders of it are "
+                f"{path}: no files in it end in {', '.join(SUFFIXES)}. Those in folders of it are "
                 f"{path / '**' / '*.parquet'}; where names of folders are a column, as year=2020, "
                 'pass pyarrow.dataset.dataset(..., partitioning="hive").'
             )
