@@ -146,7 +146,7 @@ def _option(whole: str, name: str, value: str, arguments: argparse.Namespace) ->
         return f"{name} {value}".strip()
     if hasattr(arguments, name):
         flag = f"--{name.replace('_', '-')}"
-        return flag if value in ("", "True") else f"{flag} {value}"
+        return flag if value in ("", "True") else f"{flag} {shlex.quote(value)}"
     if name in _ELSEWHERE:
         return f"{_LOST}{name}{_LOST}"
     if whole[len(name) + 1 :][:1].isdigit() or name == "n":
