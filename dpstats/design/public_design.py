@@ -22,7 +22,7 @@ from dpstats.design.responses import Response, response_of_column
 from dpstats.design.rows import KeptEntries, TableSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import Offset, Standardization, internal
-from dpstats.errors import DataError, FormulaError, SchemaError, TrustError
+from dpstats.errors import DataError, FormulaError, SchemaError, TrustError, scrubbed
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names, named_columns, row_count
@@ -243,6 +243,7 @@ class PublicDesign(Design):
             raise DataError("The design of a result has no rows; make the model again to fit it.")
         return self.covariates
 
+    @scrubbed
     def source(self, table: Any) -> Source:
         """Private responses of a table, for the rows that are in use; a design of no columns.
 

@@ -10,7 +10,15 @@ from typing import Any, Protocol
 
 from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
 from dpstats.design.mistakes import is_mistaken
-from dpstats.errors import DataError, FormulaError, OptionError, SchemaError, TrustError, given
+from dpstats.errors import (
+    DataError,
+    FormulaError,
+    OptionError,
+    SchemaError,
+    TrustError,
+    given,
+    scrubbed,
+)
 from dpstats.families import BINOMIAL, GAUSSIAN, MULTINOMIAL, Family
 from dpstats.federated import Sites
 from dpstats.models.effects import with_effects
@@ -242,6 +250,7 @@ def level_term(name: str, declared: Schema) -> str:
     return f"C({quoted(name)})" if factor else term(name)
 
 
+@scrubbed
 def check_numbers(data: Any, columns: Sequence[str], schema: Schema) -> None:
     """Refuse a table that holds something else than numbers in these columns, if there is one."""
     if data is not None:
