@@ -140,7 +140,8 @@ def kind_of(column: Column) -> str:
     if is_object(column):
         return "object"
     if isinstance(dtype, np.dtype):
-        return _NUMPY_KINDS.get(dtype.kind, str(dtype))
+        named = dtype.names[0] if dtype.names is not None else str(dtype)  # see `of_series`
+        return _NUMPY_KINDS.get(dtype.kind, named)
     for kind, is_kind in (
         ("boolean", pd.api.types.is_bool_dtype),
         ("number", pd.api.types.is_numeric_dtype),
