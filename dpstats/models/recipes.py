@@ -252,9 +252,13 @@ def level_term(name: str, declared: Schema) -> str:
 
 @scrubbed
 def check_numbers(data: Any, columns: Sequence[str], schema: Schema) -> None:
-    """Refuse a table that holds something else than numbers in these columns, if there is one."""
+    """Refuse a table that holds something else than numbers in these columns, if there is one.
+
+    What names units may be of any type.
+    """
     if data is not None:
-        for name, column in named_columns(stream_of(data, schema), columns).items():
+        numbers = [name for name in columns if name != schema.unit]
+        for name, column in named_columns(stream_of(data, schema), numbers).items():
             check_kind(column, name, ("number", "boolean"))
 
 
