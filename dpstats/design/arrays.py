@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.design.blocks import TermColumns, plain_columns
 from dpstats.design.responses import KnownTerm, read_offset
 from dpstats.design.terms import Terms
-from dpstats.errors import DataError, SchemaError
+from dpstats.errors import DataError, SchemaError, scrubbed
 from dpstats.families import Family
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import named_columns
@@ -114,6 +114,7 @@ def array_blocks(pairs: Float, names: Sequence[str] | None) -> list[TermColumns]
     return [block for block in blocks if block.names]
 
 
+@scrubbed
 def matrix_of(exog: Any, k: int) -> Any:
     """A design matrix given as such: ndarray or CSR array of shape (n, k), without a copy of it.
 
@@ -163,6 +164,7 @@ def _check_places(matrix: Any) -> None:
         )
 
 
+@scrubbed
 def column_of(values: Any, name: str, rows: int) -> Any:
     """A response or a known term given as such: one number per row.
 

@@ -16,13 +16,13 @@ from dpstats.design.fitted_formula import FittedFormula
 from dpstats.design.formulas import parsed, read_response
 from dpstats.design.layout import Layout, Source
 from dpstats.design.public_columns import PublicColumns, PublicRows, floats, usable
-from dpstats.design.public_values import PublicValues, total_of
+from dpstats.design.public_values import PublicValues, as_declared, total_of
 from dpstats.design.recipes import TERMS, VERSION, check_facts, public_facts
 from dpstats.design.responses import Response, response_of_column
 from dpstats.design.rows import KeptEntries, TableSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import Offset, Standardization, internal
-from dpstats.errors import DataError, FormulaError, SchemaError, TrustError
+from dpstats.errors import DataError, FormulaError, SchemaError, TrustError, scrubbed
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names, named_columns, row_count
@@ -109,8 +109,12 @@ class PublicDesign(Design):
         private = set(endog.declarations)
         public = [n for n in column_names(data) if n not in private and n != schema.unit]
         texts = {"formula": right, "offset": offset, "exposure": exposure}
-        for text in filter(None, texts.values()):
-            _check_public(formula, text, public, private)
+        read = {
+            name
+            for text in filter(None, texts.values())
+            for name in _public_names(formula, text, public, private)
+        }
+        data = as_declared(data, [n for n in public if n in read], schema)
         given = {"formula": right} | {
             name: _alone(name, text)
             for name, text in texts.items()
@@ -243,6 +247,7 @@ class PublicDesign(Design):
             raise DataError("The design of a result has no rows; make the model again to fit it.")
         return self.covariates
 
+    @scrubbed
     def source(self, table: Any) -> Source:
         """Private responses of a table, for the rows that are in use; a design of no columns.
 
@@ -324,15 +329,17 @@ def _sides(formula: Any) -> tuple[str, str]:
     return left, right
 
 
-def _check_public(formula: str, text: str, public: Sequence[str], private: set[str]) -> None:
-    """The response is private, also where a Python variable has its name."""
+def _public_names(formula: str, text: str, public: Sequence[str], private: set[str]) -> set[str]:
+    """Names in a text; the response is private, also where a Python variable has its name."""
     _, terms = parsed(formula, text, public)
-    both = sorted(variables_of(terms) & private)
+    names = variables_of(terms)
+    both = sorted(names & private)
     if both:
         raise FormulaError(
             f"Column {both[0]!r} is on both sides of {formula!r}: it is the private response, so "
             "no covariate may be made of it."
         )
+    return names
 
 
 def _of_response(schema: Schema, private: set[str]) -> Schema:

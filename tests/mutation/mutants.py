@@ -414,7 +414,7 @@ MUTANTS = [
     ),
     mutant(
         "prints a value in an error",
-        "dpstats/holders/sealed.py",
+        "dpstats/errors.py",
         'f"The private side stopped with {type(error).__name__}; its message is withheld "',
         'f"The private side stopped with {error}; its message is withheld "',
         "test_secrets.py",
@@ -844,7 +844,7 @@ MUTANTS = [
     ),
     mutant(
         "prints what was about to be randomised",
-        "dpstats/holders/sealed.py",
+        "dpstats/errors.py",
         'f"The private side stopped with {type(error).__name__}; its message is withheld "',
         'f"The private side stopped with {error}; its message is withheld "',
         "test_message_secrets.py",
