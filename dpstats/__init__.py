@@ -12,6 +12,7 @@ from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.models.arrays import GLM, OLS, Logit, NegativeBinomial, Poisson, Probit
 from dpstats.models.counts import negativebinomial, poisson
+from dpstats.models.data_check import check
 from dpstats.models.descriptive import (
     corr,
     crosstab,
@@ -61,6 +62,7 @@ __all__ = [
     "Results",
     "Schema",
     "SeededNoise",
+    "check",
     "compare",
     "corr",
     "crosstab",

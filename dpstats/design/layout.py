@@ -201,10 +201,10 @@ class Source(Protocol):
         ...
 
     def astray(self, start: int, stop: int) -> Mask:
-        """Which values were outside of what is declared, and which missing: shape (m, 2, t).
+        """Which values were moved, missing, of no declared level, as declared: shape (m, 4, t).
 
-        Of the t inputs of the design, in the order of `Layout.inputs`. A value that is no declared
-        level counts as missing. Nothing is astray in a row of nobody.
+        Of the t inputs of the design, in the order of `Layout.inputs`. A value of no declared level
+        is missing, too, unless `Categorical.other` takes it. A row of nobody has no mark.
         """
         ...
 

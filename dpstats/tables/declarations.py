@@ -224,6 +224,10 @@ class Categorical:
         codes[missing] = 0
         return codes, missing
 
+    def places(self, column: Any) -> NDArray[np.intp]:
+        """Place of each value among the levels: L where it is none of them, -1 where missing."""
+        return to_codes(column, self._codes, len(self.levels))
+
     def to_dict(self) -> dict[str, Any]:
         """JSON object of the declaration."""
         out: dict[str, Any] = {"type": "categorical", "levels": list(self.levels)}
@@ -321,6 +325,10 @@ class Boolean:
         missing = codes < 0
         codes[missing] = 0
         return codes, missing
+
+    def places(self, column: Any) -> NDArray[np.intp]:
+        """0 or 1, 2 where a value is neither true nor false, -1 where it is missing."""
+        return to_codes(column, self._codes, len(self.levels))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON object of the declaration."""

@@ -105,6 +105,7 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "plan": (c.model.plan, {"privacy": PRIVACY, **options}),
         "sparse": (c.model.plan, {"privacy": PRIVACY, "sparsity": 1}),
         "describe": (dp.describe, {**once, "columns": ["x"]}),
+        "check": (dp.check, {**once, "columns": ["x"]}),
         "private_range": (
             dp.private_range,
             {"column": "y", **{name: once[name] for name in once if name != "schema"}},

@@ -934,6 +934,14 @@ MUTANTS = [
         "move_no_answer and ols-newton",
     ),
     mutant(
+        "halves the sensitivity of values by what is declared",
+        CELLS,
+        "norm = max_rows * math.sqrt(self.inputs + self.units)",
+        "norm = max_rows * math.sqrt(self.inputs + self.units) / 2",
+        "test_sensitivity.py",
+        "move_no_answer and check-counts",
+    ),
+    mutant(
         "halves the sensitivity of counts of values astray",
         CELLS,
         "Contribution.ACUTE.sensitivity(max_rows * math.sqrt(groups), neighbors)",
