@@ -182,6 +182,12 @@ def _need(kind: type, words: str, arguments: Mapping[str, object]) -> None:
             raise OptionError(f"{name}={given(value)}: {words} is needed.")
 
 
+def is_whole(value: object, least: float = 1, most: float = math.inf) -> TypeGuard[int]:
+    """Whether it is a whole number within bounds, of Python's or numpy's types; no truth value."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return whole and least <= int(value) <= most  # type: ignore[call-overload]
+
+
 def need_whole(least: int, most: int, **arguments: object) -> None:
     """Refuse arguments that are no whole numbers within bounds.
 
@@ -190,8 +196,7 @@ def need_whole(least: int, most: int, **arguments: object) -> None:
     OptionError
     """
     for name, value in arguments.items():
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        if not (whole and least <= value <= most):  # type: ignore[operator]
+        if not is_whole(value, least, most):
             raise OptionError(
                 f"{name}={given(value)}: a whole number from {least:,} to {most:,} is needed."
             )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from dpstats.errors import OptionError, given, is_number
+from dpstats.errors import OptionError, among, given, is_number, need_flag, need_whole
 
 __all__ = [
     "NOT_PRIVATE",
@@ -79,6 +79,7 @@ class _SmallDelta:
 
     def __post_init__(self) -> None:
         _checked_budget(self)
+        need_flag(large_delta=self.large_delta)
 
     def check_delta(self, n: int) -> None:
         """Refuse delta >= 1/n unless `large_delta` says that it is meant; n is public."""
@@ -125,15 +126,13 @@ class Central(_SmallDelta):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        try:
-            object.__setattr__(self, "neighbors", Neighbors(self.neighbors))
-        except ValueError:
+        if not among(self.neighbors, set(Neighbors)):
             allowed = ", ".join(repr(m.value) for m in Neighbors)
-            raise OptionError(
-                f"neighbors={given(self.neighbors)}: allowed are {allowed}."
-            ) from None
-        if self.rows is not None and self.rows < 1:
-            raise OptionError(f"rows={self.rows!r}: a public guess of the row count, at least 1.")
+            raise OptionError(f"neighbors={given(self.neighbors)}: allowed are {allowed}.")
+        object.__setattr__(self, "neighbors", Neighbors(self.neighbors))
+        if self.rows is not None:  # a public guess
+            need_whole(1, 2**53, rows=self.rows)
+            object.__setattr__(self, "rows", int(self.rows))
 
 
 class _ReplaceOne:
@@ -178,6 +177,10 @@ class Local(_ReplaceOne, _SmallDelta):
     large_delta: bool = False
     trust: ClassVar[str] = "local"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        need_flag(interactive=self.interactive)
+
 
 @dataclass(frozen=True)
 class LabelOnly(_ReplaceOne, _SmallDelta):
@@ -207,6 +210,10 @@ class LabelOnly(_ReplaceOne, _SmallDelta):
     curator: bool = False
     large_delta: bool = False
     trust: ClassVar[str] = "label-only"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        need_flag(curator=self.curator)
 
 
 @dataclass(frozen=True)

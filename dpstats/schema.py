@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import SchemaError, given, need_names
+from dpstats.errors import SchemaError, given, is_whole, need_names
 from dpstats.outputs import json_kind, write_output
 from dpstats.stored import LARGEST, is_version, json_of, shown
 from dpstats.tables.coercion import is_object, kind_of
@@ -357,8 +357,7 @@ def _check_unit(unit: Any, max_rows: Any) -> None:
         )
     if unit is not None and (not isinstance(unit, str) or not unit):
         raise SchemaError(f"unit={shown(unit)}: the name of a column is needed.")
-    whole = isinstance(max_rows, (int, np.integer)) and not isinstance(max_rows, bool)
-    if max_rows is not None and not (whole and 1 <= max_rows <= LARGEST):
+    if max_rows is not None and not is_whole(max_rows, 1, LARGEST):
         raise SchemaError(f"max_rows={shown(max_rows)}: a whole number >= 1 is needed.")
 
 

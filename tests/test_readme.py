@@ -56,7 +56,7 @@ def test_every_block_of_python_runs_in_order_as_printed(ran, monkeypatch):
     assert len(true.intersection(chosen[0].selected)) >= 9
     assert names["fit"].plan.n == 20_190
     assert names["collector"].accepted == 1
-    assert len(names["ledger"].entries) == 2
+    assert len(names["ledger"].entries) == 3
     assert (folder / "fit.json").exists()
 
 

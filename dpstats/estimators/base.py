@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import Share, calibrate, epsilon_of
-from dpstats.errors import OptionError, given, is_number
+from dpstats.errors import OptionError, given, is_number, is_whole
 from dpstats.families import CLASSICAL, RELEASED
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimator, Mechanism, Options, Plan
@@ -243,9 +243,9 @@ def need_integer(name: str, asked: object, default: int, least: int, most: int) 
     """
     if asked is None:
         return default
-    if isinstance(asked, bool) or not isinstance(asked, int) or not least <= asked <= most:
+    if not is_whole(asked, least, most):
         raise OptionError(f"{name}={given(asked)}: an integer from {least} to {most} is needed.")
-    return asked
+    return int(asked)
 
 
 def need_level(q: object) -> float:

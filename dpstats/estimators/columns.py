@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, PlanError, given, is_number, need_names
+from dpstats.errors import OptionError, PlanError, given, is_number, is_whole, need_names
 from dpstats.estimators.guesses import round_up
 from dpstats.protocol import Distribution, Plan
 from dpstats.protocol.descriptive import quantile_names
@@ -115,7 +115,7 @@ def checked_bins(bins: object, low: float, high: float) -> Array | None:
     """
     if isinstance(bins, str) and bins == "auto":
         return None
-    if isinstance(bins, int) and not isinstance(bins, bool) and 2 <= bins <= _MOST_BINS:
+    if is_whole(bins, 2, _MOST_BINS):
         return np.linspace(low, high, bins + 1)
     if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str):
         edges = [float(e) if is_number(e) else math.nan for e in bins]

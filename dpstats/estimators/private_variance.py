@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, given
+from dpstats.errors import OptionError, given, is_whole
 from dpstats.estimators.guesses import Guess, round_up
 from dpstats.privacy import Neighbors, Privacy
 from dpstats.protocol import Plan
@@ -88,7 +88,7 @@ def batches(asked: object, contraction: float, n: int) -> int:
     """
     low, high = _BATCHES
     if asked is not None:
-        if not (isinstance(asked, int) and low <= asked <= high and 4 * asked <= n):
+        if not (is_whole(asked, low, high) and 4 * asked <= n):
             raise OptionError(
                 f"steps={given(asked)}: an integer from {low} to {high} is needed, with batches of "
                 f"at least 4 rows (n={n:,})."

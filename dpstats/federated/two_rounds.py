@@ -13,7 +13,7 @@ import numpy as np
 from dpstats import estimators
 from dpstats.combining import RULES
 from dpstats.design import Design
-from dpstats.errors import DataError, FeasibilityWarning, OptionError
+from dpstats.errors import DataError, FeasibilityWarning, OptionError, is_number
 from dpstats.estimators.federated.averaged import AveragedSparse
 from dpstats.estimators.federated.rounds import Rounds
 from dpstats.estimators.federated.two_rounds import TwoRounds
@@ -59,7 +59,7 @@ def check_two_rounds(question: Question) -> None:
         If the share is none, or a term makes several columns: one is chosen with all of them.
     """
     share = question.options.get("share", _VOTE)
-    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
+    if not (is_number(share) and 0 < share < 1):
         raise OptionError(f"share={share!r}: a number above 0 and below 1 is needed.")
     design = question.read_design()
     several = [a for a, b in zip(design.terms, design.names, strict=True) if a != b]

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, given
+from dpstats.errors import OptionError, given, is_whole
 
 __all__ = ["Noise", "NoiseStream", "SafeNoise", "SeededNoise"]
 
@@ -96,9 +96,7 @@ class SeededNoise:
     reproducible: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
-            raise OptionError(f"SeededNoise(seed={given(self.seed)}): an integer >= 0 is needed.")
-        if self.seed < 0:
+        if not is_whole(self.seed, 0):
             raise OptionError(f"SeededNoise(seed={given(self.seed)}): an integer >= 0 is needed.")
 
     def start(self) -> NoiseStream:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger
 from dpstats.design import Design
-from dpstats.errors import DataError, OptionError, given
+from dpstats.errors import DataError, OptionError, given, is_whole
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Privacy
 
 __all__ = [
@@ -35,9 +34,9 @@ def checked_count(n: Any) -> int | None:
     OptionError
         If it is no whole number, at least 1.
     """
-    if n is not None and _whole(n) < 1:
+    if n is not None and not is_whole(n):
         raise OptionError(f"n{_given(n)}: a whole number of rows, at least 1, is needed.")
-    return None if n is None else _whole(n)
+    return None if n is None else int(n)
 
 
 def _given(value: Any) -> str:
@@ -110,22 +109,15 @@ def checked_sparsity(asked: Any, design: Design) -> int | tuple[int, ...]:
     if free == 0:
         raise OptionError("There is no column to select: the design has an intercept only.")
     several = isinstance(asked, (tuple, list, range)) and len(asked) > 0
-    numbers = tuple(_whole(number) for number in (asked if several else (asked,)))
-    if not all(1 <= number <= free for number in numbers):
+    wanted = tuple(asked) if several else (asked,)
+    if not all(is_whole(number, 1, free) for number in wanted):
         beside = " beside the intercept, which is always in," if design.has_intercept else ""
         raise OptionError(
             f"sparsity{_given(asked)}: a whole number from 1 to {free:,}, the columns of the design"
             f"{beside or ','} is needed, or several to choose from, as in sparsity=(5, 10, 20)."
         )
+    numbers = tuple(int(number) for number in wanted)
     return numbers if several else numbers[0]
-
-
-def _whole(number: Any) -> int:
-    """A whole number; 0, which no option allows, for anything else."""
-    try:
-        return 0 if isinstance(number, (bool, np.bool_)) else operator.index(number)
-    except TypeError:
-        return 0
 
 
 def guessed_rows(privacy: Privacy) -> int:

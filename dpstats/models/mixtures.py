@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from dpstats.errors import (
     FormulaError,
     OptionError,
     SchemaError,
     among,
     given,
+    is_whole,
+    need_flag,
     need_names,
     need_text,
 )
@@ -168,13 +168,12 @@ def mixture_ols(
 
 
 def _is_two(components: Any) -> bool:
-    return isinstance(components, (int, np.integer)) and components == 2
+    return is_whole(components, 2, 2)
 
 
 def _symmetric(asked: Any, components: Any, covariance: str = "full") -> bool:
     """Whether b and -b were asked for, and nothing else at once."""
-    if not isinstance(asked, bool):
-        raise OptionError(f"symmetric={given(asked)}: True or False is needed.")
+    need_flag(symmetric=asked)
     if asked and not _is_two(components):
         raise OptionError(
             f"components={given(components)}: a symmetric mixture has the two components b and -b; "
@@ -185,7 +184,7 @@ def _symmetric(asked: Any, components: Any, covariance: str = "full") -> bool:
             f"covariance={given(covariance)}: a symmetric mixture has the covariance sigma^2 I; "
             "leave it out."
         )
-    return asked
+    return bool(asked)
 
 
 def _symmetric_mixture(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, given, need_flag
+from dpstats.errors import OptionError, given, is_whole, need_flag
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.protocol.estimate import RangeEstimate, ScalesEstimate
 from dpstats.results import summary
@@ -368,9 +368,7 @@ def places_among(cols: Sequence[int | str], names: Sequence[str]) -> list[int]:
         raise OptionError(f"cols={given(cols)}: a list of names or positions is needed.")
     for col in [cols] if isinstance(cols, str) else cols:
         named = isinstance(col, str) and col in names
-        if not named and not (
-            isinstance(col, (int, np.integer)) and -len(names) <= col < len(names)
-        ):
+        if not named and not is_whole(col, -len(names), len(names) - 1):
             raise OptionError(
                 f"cols={given(cols)}: positions below {len(names)}, or names, are needed; the "
                 f"parameters in the model are {', '.join(names)}."

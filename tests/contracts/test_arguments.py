@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -29,10 +31,27 @@ ROWS: list[Any] = [
     TABLE.to_dict("list"),
     TABLE.to_dict("records"),
 ]
+
+
+class _Defiant:
+    """What cannot even be shown or compared."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError(TEXT)
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError(TEXT)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 OTHERS: list[Any] = [
     *(None, "", "zzz", "\n", 0, -1, 1.5, float("nan"), float("inf"), True, 10**400, complex(1, 2)),
     *([], ["a"], (), {}, {"a": 1}, {"x": None}, set(), range(3), object(), b"x", [None], [[1]]),
     *(pd.NaT, np.datetime64("2020"), np.array([]), np.array([1.0, 2.0]), np.float64(2), len),
+    *(10**30, -(10**30), 2.5, 3.0, Fraction(1, 3), Decimal("0.1"), float("-inf"), 1e300, -0.5),
+    *(np.int64(3), np.True_, "no", "a\0b", b"\0", [[[]]], {"a": {"b": []}}, [b"x"], [1, "a"]),
+    *(_Defiant(), [_Defiant()], {"x": _Defiant()}, lambda: 1, type, Ellipsis, "x" * 100_000),
 ]
 
 SCHEMA = dp.Schema(

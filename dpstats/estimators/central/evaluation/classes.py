@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, given, is_number
+from dpstats.errors import OptionError, given, is_number, is_whole
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
@@ -187,10 +187,10 @@ def checked_edges(asked: object) -> list[float]:
     OptionError
         If `asked` is no number of bins, and no edges that increase from 0 to 1.
     """
-    if isinstance(asked, int) and not isinstance(asked, bool) and 1 <= asked <= _MOST_BINS:
+    if is_whole(asked, 1, _MOST_BINS):
         return [j / asked for j in range(asked + 1)]
     if isinstance(asked, Sequence) and not isinstance(asked, str) and len(asked) >= 2:
-        edges = [float(e) if isinstance(e, (int, float)) else math.nan for e in asked]
+        edges = [float(e) if is_number(e) else math.nan for e in asked]
         rising = all(a < b for a, b in pairwise(edges)) and len(edges) <= _MOST_BINS + 1
         if rising and (edges[0], edges[-1]) == (0.0, 1.0):
             return edges

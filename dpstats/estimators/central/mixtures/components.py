@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpstats.errors import OptionError, given
+from dpstats.errors import OptionError, given, is_whole
 from dpstats.estimators.guesses import enough
 from dpstats.protocol import Plan
 
@@ -28,9 +28,8 @@ def possible_components(asked: object, most: int) -> tuple[int, ...]:
     if isinstance(asked, np.ndarray):
         asked = asked.tolist()
     every = tuple(asked) if isinstance(asked, Sequence) and not isinstance(asked, str) else (asked,)
-    whole = (int, np.integer)
-    numbers = [int(k) for k in every if isinstance(k, whole) and not isinstance(k, bool)]
-    if not numbers or len(numbers) < len(every) or min(numbers) < 1 or max(numbers) > most:
+    numbers = [int(k) for k in every if is_whole(k, 1, most)]
+    if not numbers or len(numbers) < len(every):
         raise OptionError(
             f"components={given(asked)}: a whole number from 1 to {most} is needed, or several of "
             f"them, such as range(1, {min(most, 5) + 1})."

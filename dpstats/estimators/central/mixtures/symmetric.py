@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, given
+from dpstats.errors import OptionError, need_flag
 from dpstats.estimators.base import Request, need_delta, need_positive
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.mixtures import symmetric_expected
@@ -247,8 +247,7 @@ class SymmetricRegressions(CountingMethod[SymmetricLinesEstimate]):
         check_lines(design)
         d, sigma, normal = len(design.names), public_sigma(options), options.get("normal", False)
         _few_columns(d)
-        if not isinstance(normal, bool):
-            raise OptionError(f"normal={given(normal)}: True or False is needed.")
+        need_flag(normal=normal)
         refuse_units(design)
         rest = 1 - _COUNT - _LENGTH - _LINES_GRAM - _FIRST - _SQUARES
         purpose = "score of the mean sign"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, is_whole
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.mixtures import symmetric_expected
@@ -73,7 +73,7 @@ def need_sparsity(method: str, design: Design, asked: object) -> int:
         If it is no integer from 1 to the number of columns.
     """
     d = len(design.names)
-    if isinstance(asked, (int, np.integer)) and not isinstance(asked, bool) and 1 <= asked <= d:
+    if is_whole(asked, 1, d):
         return int(asked)
     raise OptionError(
         f"sparsity={asked!r}: method={method!r} needs one whole number, from 1 to {d:,}: the "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, given
+from dpstats.errors import OptionError, given, is_whole
 from dpstats.estimators.base import Request, need_delta, need_integer, need_positive
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.sandwich import COUNT
@@ -348,7 +348,7 @@ class SparseDPEM(DPEM):
 
     def _selection(self, design: Design, options: Options) -> dict[str, int]:
         asked, d = options.get("sparsity"), len(design.names)
-        if isinstance(asked, bool) or not isinstance(asked, (int, np.integer)):
+        if not is_whole(asked, -math.inf):
             raise OptionError(
                 f"method={self.name!r} keeps a number of columns that it is told: give "
                 f"sparsity=..., an integer from 1 to {d:,}; got {asked!r}."

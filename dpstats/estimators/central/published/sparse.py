@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu, zcdp_rho
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, is_whole
 from dpstats.estimators.base import (
     Request,
     need_delta,
@@ -171,7 +171,7 @@ def _need_sparsity(method: str, design: Design, sparsity: object) -> int:
         If it is not an integer from 1 to the number of columns.
     """
     free = len(design.names) - bool(design.has_intercept)
-    if isinstance(sparsity, (int, np.integer)) and not isinstance(sparsity, bool):
+    if is_whole(sparsity, -math.inf):
         if 1 <= sparsity <= free:
             return int(sparsity)
         raise OptionError(

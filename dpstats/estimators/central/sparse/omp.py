@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.accounting import epsilon_of, gdp_mu
-from dpstats.errors import OptionError, PlanError, among, given
+from dpstats.errors import OptionError, PlanError, among, given, is_whole
 from dpstats.estimators.base import Request, need_delta, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER, rates
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
@@ -238,7 +238,7 @@ def _splits(
     if inference == "none":
         return False
     need_halves(privacy, design)
-    if not isinstance(sparsity, (int, np.integer)):
+    if not is_whole(sparsity):
         raise OptionError(
             f"inference='split' with sparsity={sparsity!r}: the half that estimates is planned "
             "before columns are selected; give one number of columns."

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Peeling, epsilon_of
 from dpstats.combining.sparse import alike
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, is_whole
 from dpstats.estimators.base import (
     Request,
     make_plan,
@@ -322,7 +322,7 @@ class _SparseSteps(SitesDescent):
 
 def _sparsity(design: Design, asked: object) -> int:
     free = len(design.names) - bool(design.has_intercept)
-    if isinstance(asked, (int, np.integer)) and not isinstance(asked, bool) and 1 <= asked <= free:
+    if is_whole(asked, 1, free):
         return int(asked)
     raise OptionError(
         f"sparsity={asked!r}: method='ftl-high-dim' keeps a number of columns that it is told, an "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, given
+from dpstats.errors import OptionError, given, is_whole
 from dpstats.estimators.bounds import AT_MOST_S, LABEL_SPARSE_LOWER, LINEAR
 from dpstats.estimators.labels.base import (
     LabelMethod,
@@ -120,9 +120,9 @@ class LabelLDPIHT(LabelMethod):
                 f"LabelOnly(epsilon={privacy.epsilon:g}, delta=1e-7)."
             )
         s, steps = options.get("sparsity"), options.get("steps", _STEPS)
-        if not isinstance(s, int) or s < 1:
+        if not is_whole(s):
             raise OptionError(f"method={self.name!r} needs one number of columns: sparsity=10.")
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        if not is_whole(steps):
             raise OptionError(f"steps={given(steps)}: a whole number of iterations is needed.")
         rows = len(covariates_of(design))
 

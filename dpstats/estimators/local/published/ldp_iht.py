@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, is_whole
 from dpstats.estimators.base import need_integer, need_positive
 from dpstats.estimators.bounds import INTERACTIVE_LOWER, LINEAR, SPARSE_SAMPLING
 from dpstats.estimators.local.base import DeviceRounds, without_law
@@ -117,7 +117,7 @@ class LDPIHT(DeviceRounds):
     def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
         d, facts = len(design.names), record_guess(design, {})
         s = options.get("sparsity")
-        if not isinstance(s, int):
+        if not is_whole(s):
             raise OptionError(f"method={self.name!r} needs one number: sparsity=5, for example.")
         kept = need_integer("kept", options.get("kept"), min(_KEPT * s, d), 1, d)
         planned = math.ceil(math.log(n))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, is_number, is_whole
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.bounds import (
     LINEAR,
@@ -168,17 +168,17 @@ class NLDP(Once):
     def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
         d, facts = len(design.names), record_guess(design, {})
         sparsity = options.get("sparsity")
-        if sparsity is not None and not isinstance(sparsity, int):
+        if sparsity is not None and not is_whole(sparsity):
             raise OptionError(f"method={self.name!r} takes one number of columns: sparsity=5.")
         moment, log_d = options.get("moment"), math.log(max(d, 3))
         if moment is None:
             width = math.sqrt(math.log(max(n, 3)))
-        elif isinstance(moment, (int, float)) and math.isfinite(moment) and moment >= 1:
+        elif is_number(moment) and moment >= 1:
             width = max(1.0, (n * privacy.epsilon**2 / log_d) ** (0.5 / moment))
         else:
             raise OptionError(f"moment={moment!r}: a number p >= 1 is needed: 2p moments exist.")
         level = options.get("threshold", math.sqrt(2 * log_d))
-        if not (isinstance(level, (int, float)) and math.isfinite(level) and level >= 0):
+        if not (is_number(level) and level >= 0):
             raise OptionError(f"threshold={level!r}: a number of standard errors >= 0 is needed.")
         channel = vector_channel({"channel": "gaussian", **options}, privacy)
         rows = int(options.get("public_rows", 0))
