@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 UV = os.environ.get("UV", "uv")
-MINORS = range(11, 15)  # of Python 3, as the classifiers of pyproject.toml say
+MINORS = range(11, 15)  # of Python 3
 FEWEST = 2  # Pythons; with one, nothing would be known of the others
 
 
