@@ -14,7 +14,7 @@ from dpstats.tables.records import csv_header, read_csv
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-__all__ = ["check_file", "read_schema", "read_table", "schema_template"]
+__all__ = ["check_file", "import_pyarrow", "read_schema", "read_table", "schema_template"]
 
 _ALLOWED = (".csv", ".gz", ".parquet")
 
@@ -79,6 +79,26 @@ def check_file(path: Path) -> None:
         raise DataError(f"{path.name}: allowed are files ending in {', '.join(_ALLOWED)}.")
     if not path.exists():
         raise DataError(f"{path}: no such file.")
+    if path.suffix == ".parquet":
+        import_pyarrow()
+
+
+def import_pyarrow() -> Any:
+    """The package pyarrow.
+
+    Raises
+    ------
+    DataError
+        If it is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise DataError(
+            "Parquet files and Arrow streams are read by pyarrow: pip install 'dpstats[parquet]'."
+        ) from None
+    return pyarrow
 
 
 def _empty_parquet(path: Path) -> Any:
