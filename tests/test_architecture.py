@@ -485,6 +485,11 @@ def test_every_system_can_check_out_every_file():
     assert not cannot_be_checked_out(names)
 
 
+def test_tests_run_outside_of_the_checkout():
+    assert not Path.cwd().is_relative_to(ROOT)
+    assert not any(Path.cwd().iterdir())
+
+
 WRONG_NAMES = '\n;é;a\tb;\x1b[1m;a ; a;a.;aux.py;d/NUL;a:b;"a";a*;a?;<a>;a|b;a\\b;Readme.md'
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import runpy
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -89,3 +91,8 @@ def test_aliases_are_read_as_the_types_that_they_name() -> None:
     for wrong in ({"rows": "1"}, {"rows": [1], "counts": [1.5]}, {"rows": [[1], [2, 3]]}):
         with pytest.raises(OptionError, match=r"^x, (rows|counts): "):
             record(Aliased, wrong, "x")
+
+
+def test_ci_saves_and_loads_an_example_of_every_kind() -> None:
+    script = Path(__file__).resolve().parents[1] / ".ci" / "installed.py"
+    assert set(runpy.run_path(str(script))["EXAMPLES"]) == set(KINDS)

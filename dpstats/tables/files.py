@@ -16,7 +16,7 @@ from dpstats.tables.records import csv_header, read_csv
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-__all__ = ["check_file", "read_schema", "read_table", "schema_template"]
+__all__ = ["check_file", "import_pyarrow", "read_schema", "read_table", "schema_template"]
 
 
 def read_schema(path: Path) -> Schema:
@@ -97,7 +97,26 @@ def _one_file(data: str | os.PathLike[str] | CSV) -> tuple[Path, CSV | None]:
         return path, how
     if how is data:
         check_are_text([path])
+    import_pyarrow()
     return path, None
+
+
+def import_pyarrow() -> Any:
+    """The package pyarrow.
+
+    Raises
+    ------
+    DataError
+        If it is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise DataError(
+            "Parquet files and Arrow streams are read by pyarrow: pip install 'dpstats[parquet]'."
+        ) from None
+    return pyarrow
 
 
 def _empty_parquet(path: Path) -> Any:

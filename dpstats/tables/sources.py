@@ -16,6 +16,7 @@ from dpstats.errors import DataError, DPStatsError
 from dpstats.tables import check_arrow, check_unique, named_columns
 from dpstats.tables.coercion import kind_of
 from dpstats.tables.engines import Dask, PlacedTable
+from dpstats.tables.files import import_pyarrow
 from dpstats.tables.formats import CSV, check_are_text, is_parquet, is_url, paths_of
 from dpstats.tables.partitions import FilePartitions, Partitions, is_dask
 from dpstats.tables.records import csv_batches, csv_names, csv_rows
@@ -135,17 +136,6 @@ def withheld(what: str, call: Callable[[], T]) -> T:
     raise DataError(f"{what} ({failed}); its message is withheld, for it may quote rows.")
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise DataError(
-            "Parquet files and Arrow streams are read by pyarrow: pip install 'dpstats[parquet]'."
-        ) from None
-    return pyarrow
-
-
 class _Csv:
     """CSV files, one after the other; a row is a record."""
 
@@ -200,7 +190,7 @@ class _Parquet:
                 raise DataError(f"{path}: the file is no longer there.")
 
     def read(self, names: Sequence[str]) -> Iterator[Columns]:
-        arrow = _pyarrow()
+        arrow = import_pyarrow()
         for path in self.paths:
             with arrow.parquet.ParquetFile(path, pre_buffer=False) as file:  # not all at once
                 for batch in file.iter_batches(_BATCH, columns=list(names)):
@@ -209,7 +199,7 @@ class _Parquet:
 
 def _parquet_facts(path: Path) -> tuple[Any, int]:
     """A table of the names and types of a file, without rows; and how many there are."""
-    arrow = _pyarrow()
+    arrow = import_pyarrow()
     try:
         with arrow.parquet.ParquetFile(path) as file:
             return file.schema_arrow.empty_table(), file.metadata.num_rows
@@ -231,7 +221,7 @@ def _check_names(path: Path, names: set[str], first: Path, expected: set[str]) -
 
 def _one_type(name: str, paths: Sequence[Path], schemas: Sequence[Any]) -> Any:
     """A column without rows, of a type that holds those of all files."""
-    arrow = _pyarrow()
+    arrow = import_pyarrow()
     types = {path: each.field(name).type for path, each in zip(paths, schemas, strict=True)}
     known = {path: t for path, t in types.items() if not arrow.types.is_null(t)} or types
     empty = {path: _empty(name, kind) for path, kind in known.items()}
@@ -248,12 +238,12 @@ def _one_type(name: str, paths: Sequence[Path], schemas: Sequence[Any]) -> Any:
 
 
 def _empty(name: str, kind: Any) -> Any:
-    arrow = _pyarrow()
+    arrow = import_pyarrow()
     return named_columns(arrow.table({name: arrow.array([], kind)}))[name]
 
 
 def _columns_of(batch: Any, names: Sequence[str]) -> Columns:
-    return named_columns(_pyarrow().Table.from_batches([batch]), names)
+    return named_columns(import_pyarrow().Table.from_batches([batch]), names)
 
 
 class _Dataset:
@@ -306,7 +296,7 @@ def _check_casts(data: Any, read: Collection[str], whole: Any = None) -> None:
 
 def _never_fails(one: Any, other: Any) -> bool:
     """Whether values of a type can be cast to another one, whatever they are."""
-    types = _pyarrow().types
+    types = import_pyarrow().types
     if one == other or types.is_null(one):
         return True
     if types.is_floating(one) and types.is_floating(other):
@@ -378,7 +368,7 @@ class _ArrowStream:
                 "model again with a new one."
             )
         what = f"A {type(self._data).__name__} could not be read as an Arrow stream"
-        read = _pyarrow().RecordBatchReader.from_stream
+        read = import_pyarrow().RecordBatchReader.from_stream
         reader = withheld(what, lambda: read(self._data))
         self._reader = None if self._sized else reader
         return reader
