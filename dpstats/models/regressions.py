@@ -45,9 +45,9 @@ def ols(
         effect of each level of g, as ``C(g)`` does.
     data : table, optional
         pandas, polars or pyarrow table, or dict of arrays. Needed by `Model.fit`. What is larger
-        than memory: paths of CSV or Parquet files, a pattern or a folder, a pyarrow Dataset, a
-        polars LazyFrame, anything with ``__arrow_c_stream__``. Of several sites a mapping of their
-        names to tables, or to paths of CSV or Parquet files.
+        than memory: paths of CSV or Parquet files, a pattern or a folder, `CSV`, a pyarrow Dataset,
+        a polars LazyFrame, anything with ``__arrow_c_stream__``. Of several sites a mapping of
+        their names to tables, or to paths of CSV or Parquet files.
     schema : Schema
         Public declaration of the columns.
     weights : str, optional
