@@ -91,6 +91,8 @@ def _column(name: str, values: Any) -> Any:
                 f"Column {name!r} has type {kind_of(values)}; a formula reads numbers, text, true "
                 "or false, and dates. Convert it first."
             )
+        if values.dtype.kind == "f":
+            return values if values.dtype.itemsize in (4, 8) else values.astype(np.float64)
         if values.dtype.kind != "O":
             return values
         series = pd.Series(list(values))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.design.by_blocks import AllRowsAtOnceError, BlockFormula
@@ -195,7 +196,7 @@ def total_of(known: Mapping[str, Float]) -> Float:
 
 @scrubbed
 def as_declared(data: Any, read: Sequence[str], schema: Schema) -> Any:
-    """The table, where no type contradicts a declaration, and objects declared Numeric are numbers.
+    """The table, whose objects and categories are numbers where they are declared Numeric.
 
     Covariates need no declaration; one that is there means the same as where they are private.
 
@@ -211,7 +212,8 @@ def as_declared(data: Any, read: Sequence[str], schema: Schema) -> Any:
     numbers = {
         name: to_float(column)
         for name, column in columns.items()
-        if is_object(column) and isinstance(schema[name], Numeric)
+        if isinstance(schema[name], Numeric)
+        and (is_object(column) or isinstance(column.dtype, pd.CategoricalDtype))
     }
     if not numbers or isinstance(data, Stream):
         return data

@@ -16,7 +16,15 @@ import numpy as np
 from dpstats import estimators
 from dpstats.accounting import Ledger
 from dpstats.design import Design, Source
-from dpstats.errors import BudgetError, DataError, DPStatsError, OptionError, TrustError, need_text
+from dpstats.errors import (
+    BudgetError,
+    DataError,
+    DPStatsError,
+    OptionError,
+    TrustError,
+    need_text,
+    scrubbed,
+)
 from dpstats.estimators.base import need_positive
 from dpstats.estimators.federated import IN_ROUNDS
 from dpstats.federated.limits import RefusedError, check_design, check_size, check_time
@@ -365,14 +373,15 @@ def _is_table(value: Any) -> bool:
     return _is_path(value) or hasattr(value, "columns") or isinstance(value, Mapping)
 
 
+@scrubbed
 def _split(data: Any, column: str) -> dict[str, Any]:
     """The rows of each site; which site a row is at is public."""
     columns = named_columns(data)
     if column not in columns:
         raise DataError(f"sites={column!r}: the table has no such column.")
-    names = np.array([str(value) for value in columns[column]])
+    names = np.array([str(value) for value in columns[column][:]])
     return {
-        site: {k: np.asarray(v)[names == site] for k, v in columns.items()}
+        site: {name: values[names == site] for name, values in columns.items()}
         for site in sorted(set(names.tolist()))
     }
 

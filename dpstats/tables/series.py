@@ -52,7 +52,7 @@ class TextColumn(UnreadColumn):
     def __getitem__(self, part: slice | NDArray[Any]) -> Any:
         if not isinstance(part, slice):  # some rows, of some types of text pyarrow takes none
             rows = np.arange(len(self))[part]
-            first, last = rows.min(initial=len(self)), rows.max(initial=-1)
+            first, last = int(rows.min(initial=len(self))), int(rows.max(initial=-1))
             return self[first : last + 1][rows - first]
         series = _plain(self._series[part])
         series = series if series.dtype == nw.String else series.cast(nw.String)
