@@ -74,6 +74,7 @@ def json_kind(name: str, file_format: str) -> FileKind:
 # A page ends in a comment with the digest of what is above it: a page that somebody edited, or
 # another program wrote, has none that fits.
 _DIGEST = re.compile(rb"dpstats sha256:([0-9a-f]{64})[ ->]*\n\Z")
+_LONGEST_NAME = 255  # bytes, of most file systems
 _LONGEST_MARK = 100  # bytes, at least
 
 
@@ -119,10 +120,11 @@ def check_name(path: FilePath) -> Path:
         raise OptionError(f"path={given(path)}: the path of a file is needed.")
     text = os.fspath(path)
     name = Path(text).name
-    if not name.isprintable() or name != name.strip() or name[:1] in ("", "-") or "\0" in text:
+    written = name.isprintable() and name == name.strip() and name[:1] not in ("", "-")
+    if not written or len(name.encode()) > _LONGEST_NAME or "\0" in text:
         raise OptionError(
-            f"{given(text)} is no name of a file to write: printable characters are needed, no "
-            "space at an end and no dash in front."
+            f"{given(text)} is no name of a file to write: up to {_LONGEST_NAME} printable "
+            "characters are needed, no space at an end and no dash in front."
         )
     return Path(text)
 
@@ -155,7 +157,7 @@ def check_output(path: FilePath, kind: FileKind, inputs: Iterable[FilePath] = ()
             raise OptionError(f"{shown}: the folder {folder} cannot be written to.")
         if any(_is_same(target, each) for each in inputs):
             raise OptionError(f"{shown} is a file that this call uses. Name another file to write.")
-        if os.path.lexists(target):
+        with contextlib.suppress(FileNotFoundError):
             _check_replaced(shown, target, kind)
     except (OSError, RuntimeError) as error:  # a name that is too long, a circle of links
         reason = getattr(error, "strerror", None) or "its links lead nowhere"

@@ -13,7 +13,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dpstats.text import WIDTH, csv_text, grid, html_text, latex_text, markdown_text, plain, wrap
+from dpstats.text import (
+    WIDTH,
+    csv_text,
+    grid,
+    html_text,
+    latex_text,
+    markdown_text,
+    plain,
+    reword,
+    wrap,
+)
 
 __all__ = ["Page", "TextTable", "html_table", "latex_table"]
 
@@ -63,7 +73,7 @@ class Page:
         return cls(
             plain(title),
             tuple(table.plain() for table in tables if table.rows),
-            tuple(plain(note) for note in notes if note),
+            tuple(plain(reword(note)) for note in notes if note),
         )
 
     @property

@@ -19,7 +19,7 @@ from dpstats.protocol.estimate import ParameterTable
 from dpstats.results.inference import bounds_of, tests_of
 from dpstats.results.page import Page, TextTable
 from dpstats.results.released import Released
-from dpstats.text import with_digits
+from dpstats.text import reword, with_digits
 from dpstats.theory import RATES
 
 __all__ = ["Particulars", "page"]
@@ -56,7 +56,7 @@ def page(
     left_out = len(table.names) - len(table.inner) if own.of_columns else 0
     counted = f"{left_out:,} column{' was' if left_out == 1 else 's were'} not selected"
     simulated = [SIMULATED] * (SIMULATED in fit.estimate.remarks)
-    warnings = [f"Warning: {text}" for text in (*fit.warnings, *simulated)]
+    warnings = [f"Warning: {reword(text)}" for text in (*fit.warnings, *simulated)]
     tables = [
         _head(fit, own),
         TextTable((), tuple((line,) for line in warnings)),
@@ -196,7 +196,7 @@ def _shortened(names: list[str]) -> list[str]:
 
 
 def _facts(lines: Iterable[tuple[str, str]]) -> TextTable:
-    rows = tuple((f"{label}:" if label else "", text) for label, text in lines)
+    rows = tuple((f"{label}:" if label else "", reword(text)) for label, text in lines)
     return TextTable((), rows, frozenset({0, 1}))
 
 
