@@ -508,7 +508,17 @@ def test_modules_and_functions_are_short():
 
 # Twins: one thing at two doors (a command and its function, a fast kernel and its witness, the same
 # question of two data sets).
-TWINS = {"cell_counts", "describe", "fit", "histogram", "load", "mean", "review", "schema"}
+TWINS = {
+    "cell_counts",
+    "compare",
+    "describe",
+    "fit",
+    "histogram",
+    "load",
+    "mean",
+    "review",
+    "schema",
+}
 
 
 def defined(kind: type[ast.AST]) -> dict[str, set[str]]:

@@ -81,7 +81,8 @@ def _called(whole: str, name: str, given: str, then: str, arguments: argparse.Na
         return _PLACES[whole]
     root, _, rest = name.partition(".")
     last = name.rpartition(".")[2]
-    named = root in _MODULES or (root in _OBJECTS and (rest in _ATTRIBUTES or (rest and given)))
+    of_ours = root in _MODULES or (root in _OBJECTS and (rest in _ATTRIBUTES or given))
+    named = bool(rest) and of_ours
     if not named and (not given or last in _FORMULA or not _BY_NAME.search(given)):
         return whole if name not in _TRUST or not given else f"--trust {_TRUST[name]}"
     values, options = _parsed(given)
