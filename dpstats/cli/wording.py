@@ -39,7 +39,7 @@ _STATISTICS = (
 _TRUST = {"Central": "central", "LabelOnly": "label-only", "Local": "local"}
 _DECLARED = ("Schema", "Numeric", "Categorical", "Boolean")
 _IN_SCHEMA = ("center", "scale", "share", "shares", "levels", "other", "unit", "max_rows")
-_ELSEWHERE = ("data", "engine", "noise", "privacy", "public", "sites")  # arguments of no command
+_ELSEWHERE = ("data", "noise", "privacy", "public", "sites")  # arguments of no command
 _FORMULA = ("bs", "cr", "cs", "cc", "poly", "C", "Q", "te", "I", "P", "center", "standardize")
 _MODULES = ("dp", "plot", "Ledger")
 _OBJECTS = ("dpstats", "fit", "model", "ledger", "plan", "results")
@@ -151,6 +151,7 @@ def _option(whole: str, name: str, value: str, arguments: argparse.Namespace) ->
         return whole
     if name in _IN_SCHEMA:
         return f"{name} {value}".strip()
+    name = {"engine": "dask"}.get(name, name)
     if hasattr(arguments, name):
         flag = f"--{name.replace('_', '-')}"
         return flag if value in ("", "True") else f"{flag} {value}"
@@ -173,5 +174,5 @@ def _without(text: str) -> str:
         rf"(?<=[.!?] )[^.!?]*{lost}[^.!?]*[.!?]( |$)",  # a sentence, but the first
         rf"^[^.!?]*{lost}[^.!?]*[.!?] ",
     ):
-        text = re.sub(clause, "", text)
+        text = re.sub(clause, "", text) or text
     return text.replace(_LOST, "").rstrip(" ")
