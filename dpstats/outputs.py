@@ -13,6 +13,7 @@ import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
@@ -73,25 +74,29 @@ def json_kind(name: str, file_format: str) -> FileKind:
 
 # A page ends in a comment with the digest of what is above it: a page that somebody edited, or
 # another program wrote, has none that fits.
-_DIGEST = re.compile(rb"dpstats sha256:([0-9a-f]{64})[ ->]*\n\Z")
+_DIGEST = re.compile(rb"dpstats (\w+) sha256:([0-9a-f]{64})[ ->]*\n\Z")
 _LONGEST_NAME = 255  # bytes, of most file systems
 _LONGEST_MARK = 100  # bytes, at least
 
 
-def _is_page(path: Path) -> bool:
+def _is_page(word: str, path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(max(os.fstat(file.fileno()).st_size - _LONGEST_MARK, 0))
         found = _DIGEST.search(file.read())
-    if found is None:
+    if found is None or found[1] != word.encode():
         return False
     content, _, _ = path.read_bytes()[:-1].rpartition(b"\n")
-    return sha256(content + b"\n").hexdigest().encode() == found[1]
+    return sha256(content + b"\n").hexdigest().encode() == found[2]
 
 
-HTML = FileKind("report that dpstats wrote (HTML)", _is_page)
-MARKDOWN = FileKind("table that dpstats wrote (Markdown)", _is_page)
-LATEX = FileKind("table that dpstats wrote (LaTeX)", _is_page)
-_COMMENTS = {HTML: "<!-- {} -->", MARKDOWN: "<!-- {} -->", LATEX: "% {}"}
+HTML = FileKind("report that dpstats wrote (HTML)", partial(_is_page, "html"))
+MARKDOWN = FileKind("table that dpstats wrote (Markdown)", partial(_is_page, "markdown"))
+LATEX = FileKind("table that dpstats wrote (LaTeX)", partial(_is_page, "latex"))
+_COMMENTS = {
+    HTML: "<!-- dpstats html sha256:{} -->",
+    MARKDOWN: "<!-- dpstats markdown sha256:{} -->",
+    LATEX: "% dpstats latex sha256:{}",
+}
 
 
 def write_page(path: FilePath, kind: FileKind, text: str, inputs: Iterable[FilePath] = ()) -> None:
@@ -103,7 +108,7 @@ def write_page(path: FilePath, kind: FileKind, text: str, inputs: Iterable[FileP
         As `write_output`.
     """
     content = text.rstrip("\n").encode() + b"\n"
-    mark = _COMMENTS[kind].format(f"dpstats sha256:{sha256(content).hexdigest()}")
+    mark = _COMMENTS[kind].format(sha256(content).hexdigest())
     write_output(path, kind, content + mark.encode() + b"\n", inputs)
 
 

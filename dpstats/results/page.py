@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from dpstats.outputs import FileKind, FilePath, write_page
 from dpstats.text import (
     WIDTH,
     csv_text,
@@ -25,7 +26,7 @@ from dpstats.text import (
     wrap,
 )
 
-__all__ = ["Page", "TextTable", "html_table", "latex_table"]
+__all__ = ["Page", "TextTable", "html_table", "latex_table", "save_text"]
 
 _SMALL_TABLES = r"\begingroup\footnotesize\setlength{\tabcolsep}{2pt}\setlength{\parindent}{0pt}"
 
@@ -178,3 +179,17 @@ def html_table(table: TextTable) -> str:
     )
     lines = "\n".join(f"<tr>{line}</tr>" for line in (head, *body))
     return f'<table class="simpletable">\n{lines}\n</table>'
+
+
+def save_text(text: str, path: FilePath | None, kind: FileKind) -> str:
+    """The text; or, where there is a path, that, after the text was written to it.
+
+    Raises
+    ------
+    OptionError
+        If the path names no file that can be made, or something that is there and of another kind.
+    """
+    if path is None:
+        return text
+    write_page(path, kind, text)
+    return str(path)

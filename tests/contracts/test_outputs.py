@@ -83,6 +83,11 @@ WRITERS = {
     "Schema.save": Writer(lambda path: SCHEMA.save(path), ".json"),
     "Collector.save": Writer(lambda path: collector().save(path), ".npz"),
     "write_report": Writer(lambda path: write_report(fit(), path), ".html"),
+    "Results.to_html": Writer(lambda path: fit().to_html(path), ".html"),
+    "Results.to_latex": Writer(lambda path: fit().to_latex(path), ".tex"),
+    "Results.to_markdown": Writer(lambda path: fit().to_markdown(path), ".md"),
+    "compare.to_html": Writer(lambda path: dp.compare(fit()).to_html(path), ".html"),
+    "compare.to_latex": Writer(lambda path: dp.compare(fit()).to_latex(path), ".tex"),
     "federated fit --question": Writer(
         lambda path: write_output(path, QUESTION_FILE, question()), ".json"
     ),
@@ -96,7 +101,7 @@ NAMES = [
     *("\x1b[31mfit.json", "fit\x00.json", "\u202efit.json", "\ud800.json", "fit\u00a0.json", ".."),
     *("x" * 300 + ".json", "nowhere/fit.json"),
 ]
-NO_PATHS = [None, 3, 2.5, b"fit.json", ["fit.json"], True]
+NO_PATHS = [3, 2.5, b"fit.json", ["fit.json"], True]
 
 
 def same(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -141,7 +146,8 @@ def test_no_file_of_another_kind_is_replaced(writer: str, tmp_path: Path) -> Non
     for kind, content in others(tmp_path).items():
         path = tmp_path / f"file{ending}"
         path.write_bytes(content)
-        if kind == writer:
+        page = ending in (".html", ".tex", ".md") and kind in WRITERS
+        if kind == writer or (page and WRITERS[kind].ending == ending):
             write(path)
         else:
             with pytest.raises(DPStatsError):
