@@ -75,7 +75,7 @@ def show(arguments: argparse.Namespace) -> None:
     if arguments.error_bound:
         print(fit.error_bound)
     if not (arguments.sources or arguments.error_bound):
-        print(fit.summary(full=arguments.full, **_exp(arguments)))
+        print(fit.summary(full=arguments.full, exp=arguments.exp))
     if out is not None:
         write_as(fit, out, [arguments.results])
 
@@ -86,11 +86,7 @@ def compare(arguments: argparse.Namespace) -> None:
 
     fits = [_saved(path) for path in arguments.results]
     names = arguments.names or [path.stem for path in arguments.results]
-    print(dp.compare(fits, names=list(names), **_exp(arguments)))
-
-
-def _exp(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {"exp": True} if arguments.exp else {}
+    print(dp.compare(fits, names=list(names), exp=arguments.exp))
 
 
 def _saved(path: Path) -> Any:
