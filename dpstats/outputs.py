@@ -13,6 +13,7 @@ import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
@@ -73,24 +74,29 @@ def json_kind(name: str, file_format: str) -> FileKind:
 
 # A page ends in a comment with the digest of what is above it: a page that somebody edited, or
 # another program wrote, has none that fits.
-_DIGEST = re.compile(rb"dpstats sha256:([0-9a-f]{64})[ ->]*\n\Z")
+_DIGEST = re.compile(rb"dpstats (\w+) sha256:([0-9a-f]{64})[ ->]*\n\Z")
+_LONGEST_NAME = 255  # bytes, of most file systems
 _LONGEST_MARK = 100  # bytes, at least
 
 
-def _is_page(path: Path) -> bool:
+def _is_page(word: str, path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(max(os.fstat(file.fileno()).st_size - _LONGEST_MARK, 0))
         found = _DIGEST.search(file.read())
-    if found is None:
+    if found is None or found[1] != word.encode():
         return False
     content, _, _ = path.read_bytes()[:-1].rpartition(b"\n")
-    return sha256(content + b"\n").hexdigest().encode() == found[1]
+    return sha256(content + b"\n").hexdigest().encode() == found[2]
 
 
-HTML = FileKind("report that dpstats wrote (HTML)", _is_page)
-MARKDOWN = FileKind("table that dpstats wrote (Markdown)", _is_page)
-LATEX = FileKind("table that dpstats wrote (LaTeX)", _is_page)
-_COMMENTS = {HTML: "<!-- {} -->", MARKDOWN: "<!-- {} -->", LATEX: "% {}"}
+HTML = FileKind("report that dpstats wrote (HTML)", partial(_is_page, "html"))
+MARKDOWN = FileKind("table that dpstats wrote (Markdown)", partial(_is_page, "markdown"))
+LATEX = FileKind("table that dpstats wrote (LaTeX)", partial(_is_page, "latex"))
+_COMMENTS = {
+    HTML: "<!-- dpstats html sha256:{} -->",
+    MARKDOWN: "<!-- dpstats markdown sha256:{} -->",
+    LATEX: "% dpstats latex sha256:{}",
+}
 
 
 def write_page(path: FilePath, kind: FileKind, text: str, inputs: Iterable[FilePath] = ()) -> None:
@@ -102,7 +108,7 @@ def write_page(path: FilePath, kind: FileKind, text: str, inputs: Iterable[FileP
         As `write_output`.
     """
     content = text.rstrip("\n").encode() + b"\n"
-    mark = _COMMENTS[kind].format(f"dpstats sha256:{sha256(content).hexdigest()}")
+    mark = _COMMENTS[kind].format(sha256(content).hexdigest())
     write_output(path, kind, content + mark.encode() + b"\n", inputs)
 
 
@@ -119,10 +125,11 @@ def check_name(path: FilePath) -> Path:
         raise OptionError(f"path={given(path)}: the path of a file is needed.")
     text = os.fspath(path)
     name = Path(text).name
-    if not name.isprintable() or name != name.strip() or name[:1] in ("", "-") or "\0" in text:
+    written = name.isprintable() and name == name.strip() and name[:1] not in ("", "-")
+    if not written or len(name.encode()) > _LONGEST_NAME or "\0" in text:
         raise OptionError(
-            f"{given(text)} is no name of a file to write: printable characters are needed, no "
-            "space at an end and no dash in front."
+            f"{given(text)} is no name of a file to write: up to {_LONGEST_NAME} printable "
+            "characters are needed, no space at an end and no dash in front."
         )
     return Path(text)
 
@@ -155,7 +162,7 @@ def check_output(path: FilePath, kind: FileKind, inputs: Iterable[FilePath] = ()
             raise OptionError(f"{shown}: the folder {folder} cannot be written to.")
         if any(_is_same(target, each) for each in inputs):
             raise OptionError(f"{shown} is a file that this call uses. Name another file to write.")
-        if os.path.lexists(target):
+        with contextlib.suppress(FileNotFoundError):
             _check_replaced(shown, target, kind)
     except (OSError, RuntimeError) as error:  # a name that is too long, a circle of links
         reason = getattr(error, "strerror", None) or "its links lead nowhere"

@@ -32,8 +32,9 @@ __all__ = [
     "plain",
     "pre",
     "printable",
-    "reworded",
+    "reword",
     "with_digits",
+    "wording",
     "wrap",
 ]
 
@@ -122,20 +123,25 @@ def printable(frame: pd.DataFrame) -> pd.DataFrame:
 
 # -- words -----------------------------------------------------------------------------------------
 
-_REWORDED: ContextVar[Callable[[str], str]] = ContextVar("reworded", default=str)
+_WORDING: ContextVar[Callable[[str], str]] = ContextVar("wording", default=str)
 
 
 @contextmanager
-def reworded(reword: Callable[[str], str]) -> Iterator[Callable[[str], str]]:
-    """Paragraphs and cells of tables that are laid out meanwhile are in other words.
+def wording(how: Callable[[str], str]) -> Iterator[None]:
+    """Explanations that are laid out meanwhile are put into other words by `how`.
 
     The command line shows options and commands where the library names arguments and calls.
     """
-    token = _REWORDED.set(reword)
+    token = _WORDING.set(how)
     try:
-        yield reword
+        yield
     finally:
-        _REWORDED.reset(token)
+        _WORDING.reset(token)
+
+
+def reword(text: str) -> str:
+    """An explanation, in the words of who reads it."""
+    return _WORDING.get()(text)
 
 
 # -- layout for terminals --------------------------------------------------------------------------
@@ -164,8 +170,7 @@ def grid(
     spread : bool, default False
         Whether the table takes all of `WIDTH`.
     """
-    reword = _REWORDED.get()
-    body, right = [[plain(reword(cell)) for cell in row] for row in rows], set(numbers)
+    body, right = [[plain(cell) for cell in row] for row in rows], set(numbers)
     heads = [[plain(cell) for cell in header]] if header else []
     columns = zip(*heads, *body, strict=True)
     gap = 1 if spread else 2
@@ -235,5 +240,5 @@ def wrap(paragraphs: Iterable[str], indent: str = "") -> list[str]:
     return [
         line
         for text in paragraphs
-        for line in textwrap.wrap(plain(_REWORDED.get()(text)), WIDTH, subsequent_indent=indent)
+        for line in textwrap.wrap(plain(reword(text)), WIDTH, subsequent_indent=indent)
     ]

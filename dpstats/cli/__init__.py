@@ -27,7 +27,7 @@ from dpstats.cli.demo import demo
 from dpstats.cli.wording import in_options
 from dpstats.errors import DPStatsError, EstimationWarning
 from dpstats.federated.commands import add_commands
-from dpstats.text import plain, reworded
+from dpstats.text import plain, reword, wording
 from dpstats.version import VERSION
 
 __all__ = ["main"]
@@ -41,8 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], None] = arguments.command
     try:
-        with warnings.catch_warnings(), reworded(partial(in_options, arguments=arguments)) as said:
-            warnings.showwarning = partial(_warned, said)
+        with warnings.catch_warnings(), wording(partial(in_options, arguments=arguments)):
+            warnings.showwarning = _warned
             warnings.simplefilter("ignore", EstimationWarning)  # tables have them on top
             command(arguments)
         sys.stdout.flush()
@@ -60,11 +60,9 @@ def _tell(text: str) -> None:
         print(plain(line), file=sys.stderr)
 
 
-def _warned(
-    said: Callable[[str], str], message: Warning | str, category: type[Warning], *_: Any, **__: Any
-) -> None:
+def _warned(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """What Python would print with a line of our source."""
-    _tell(f"{category.__name__}: {said(str(message))}")
+    _tell(f"{category.__name__}: {reword(str(message))}")
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -126,6 +124,11 @@ COMMANDS: dict[str, Command] = {
         (Argument("--seed", "reproducible noise (marked NOT private)", {"type": int}),),
     ),
     "fit": Command("fit a formula to CSV or Parquet files", commands.fit, (add_model, _add_data)),
+    **_statistic(
+        "check",
+        "shares of columns that are missing, or outside of what the schema declares",
+        Argument("--columns", "default: all that are declared and there", _NAMES),
+    ),
     **_statistic(
         "mean", "the mean of a column", _COLUMN, Argument("--by", "its groups have a mean each")
     ),

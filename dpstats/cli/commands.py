@@ -35,9 +35,11 @@ def fit(arguments: argparse.Namespace) -> None:
 def statistic(name: str, flags: Sequence[str], arguments: argparse.Namespace) -> None:
     """The function of dpstats of this name, of the arguments that have these flags."""
     import dpstats as dp
+    from dpstats.models.data_check import check_model
     from dpstats.models.descriptive import describe_model
 
-    make: Any = {"describe": describe_model}.get(name) or getattr(dp, name)
+    at_once = {"check": check_model, "describe": describe_model}  # Python fits these where it asks
+    make: Any = at_once.get(name) or getattr(dp, name)
     values = {flag: getattr(arguments, flag.lstrip("-").replace("-", "_")) for flag in flags}
     first = [value for flag, value in values.items() if flag[0] != "-"]
     more = {f[2:]: value for f, value in values.items() if f[0] == "-" and value is not None}
@@ -73,7 +75,7 @@ def show(arguments: argparse.Namespace) -> None:
     if arguments.error_bound:
         print(fit.error_bound)
     if not (arguments.sources or arguments.error_bound):
-        print(fit.summary(full=arguments.full, **_exp(arguments)))
+        print(fit.summary(full=arguments.full, exp=arguments.exp))
     if out is not None:
         write_as(fit, out, [arguments.results])
 
@@ -84,11 +86,7 @@ def compare(arguments: argparse.Namespace) -> None:
 
     fits = [_saved(path) for path in arguments.results]
     names = arguments.names or [path.stem for path in arguments.results]
-    print(dp.compare(fits, names=list(names), **_exp(arguments)))
-
-
-def _exp(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {"exp": True} if arguments.exp else {}
+    print(dp.compare(fits, names=list(names), exp=arguments.exp))
 
 
 def _saved(path: Path) -> Any:

@@ -39,17 +39,22 @@ _STATISTICS = (
 _TRUST = {"Central": "central", "LabelOnly": "label-only", "Local": "local"}
 _DECLARED = ("Schema", "Numeric", "Categorical", "Boolean")
 _IN_SCHEMA = ("center", "scale", "share", "shares", "levels", "other", "unit", "max_rows")
-_ELSEWHERE = ("data", "engine", "noise", "privacy", "public", "sites")  # arguments of no command
+_ELSEWHERE = ("data", "noise", "privacy", "public", "sites")  # arguments of no command
 _FORMULA = ("bs", "cr", "cs", "cc", "poly", "C", "Q", "te", "I", "P", "center", "standardize")
-_OBJECTS = ("dp", "dpstats", "np", "fit", "model", "ledger", "plan", "plot", "results", "Ledger")
-_ENDINGS = ("json", "html", "md", "tex", "csv", "gz", "parquet", "ledger", "pub", "npz", "py")
+_MODULES = ("dp", "plot", "Ledger")
+_OBJECTS = ("dpstats", "fit", "model", "ledger", "plan", "results")
+_ATTRIBUTES = (  # that a text may name; columns and files may be called model.year and fit.json
+    *("collector", "conf_int", "options", "params", "parameters", "predicted_se", "randomizer"),
+    *("site", "sources", "privacy", "error_bound", "for_target", "predict", "released", "entries"),
+)
 
 _ARGUMENTS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 _CODE = re.compile(
-    rf"(?<![\w.`/-])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)({_ARGUMENTS})?((?:\.[a-z_]\w*{_ARGUMENTS})*)"
+    rf"(?<![\w.`/'\"-])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)({_ARGUMENTS})?((?:\.[a-z_]\w*{_ARGUMENTS})*)"
 )
 _SET = re.compile(
-    r"(?<![\w(.=])([a-z_]+)=(\.\.\.|'[^']*'|\"[^\"]*\"|\[[^]]*\]|\{[^}]*\}|[\w+-]+(?:\.\w+)*)?"
+    r"(?<![\w(.='\"])(?<!--option )([a-z_]+)="
+    r"(\.\.\.|'[^']*'|\"[^\"]*\"|\[[^]]*\]|\{[^}]*\}|[\w+-]+(?:\.\w+)*)?"
 )
 _BY_NAME = re.compile(r"=|\.\.\.|^\(\)$")  # arguments of Python, or none
 _LOST = "\0"  # around what no command does
@@ -64,6 +69,7 @@ def in_options(text: str, arguments: argparse.Namespace) -> str:
     def option(found: re.Match[str]) -> str:
         return _option(found[0], found[1], (found[2] or "").strip("'\""), arguments)
 
+    text = re.sub(r"`([^`]+)`", lambda found: found[found[1][:8] != "dpstats "], text)
     for said, here in _PHRASES.items():
         text = re.sub(said, here, text)
     return _without(_SET.sub(option, _CODE.sub(code, text)))
@@ -75,7 +81,8 @@ def _called(whole: str, name: str, given: str, then: str, arguments: argparse.Na
         return _PLACES[whole]
     root, _, rest = name.partition(".")
     last = name.rpartition(".")[2]
-    named = root in _OBJECTS and rest and rest not in _ENDINGS
+    of_ours = root in _MODULES or (root in _OBJECTS and (rest in _ATTRIBUTES or given))
+    named = bool(rest) and of_ours
     if not named and (not given or last in _FORMULA or not _BY_NAME.search(given)):
         return whole if name not in _TRUST or not given else f"--trust {_TRUST[name]}"
     values, options = _parsed(given)
@@ -144,6 +151,7 @@ def _option(whole: str, name: str, value: str, arguments: argparse.Namespace) ->
         return whole
     if name in _IN_SCHEMA:
         return f"{name} {value}".strip()
+    name = {"engine": "dask"}.get(name, name)
     if hasattr(arguments, name):
         flag = f"--{name.replace('_', '-')}"
         return flag if value in ("", "True") else f"{flag} {shlex.quote(value)}"
@@ -166,5 +174,5 @@ def _without(text: str) -> str:
         rf"(?<=[.!?] )[^.!?]*{lost}[^.!?]*[.!?]( |$)",  # a sentence, but the first
         rf"^[^.!?]*{lost}[^.!?]*[.!?] ",
     ):
-        text = re.sub(clause, "", text)
+        text = re.sub(clause, "", text) or text
     return text.replace(_LOST, "").rstrip(" ")

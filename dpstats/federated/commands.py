@@ -83,7 +83,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--robust",
         action="store_true",
-        help="target='robust': less noise, if the model is right",
+        help="bounded scores: less noise, if the model is right",
     )
     parser.add_argument("--combine", help="blend (the default), minimax, select or pool")
     parser.add_argument("--key", type=Path, help="private key that signs what is asked")
