@@ -15,7 +15,7 @@ from dpstats.results.evaluation import ClassificationResults, PredictionErrorRes
 from dpstats.results.federated import FederatedResults, SummedResults
 from dpstats.results.levels import LevelsResults
 from dpstats.results.mixture import MixtureResults
-from dpstats.results.parameters import RangeResults, ScalesResults
+from dpstats.results.ranges import RangeResults, ScalesResults
 from dpstats.results.regression import RegressionResults
 from dpstats.results.regression_mixture import RegressionMixtureResults
 from dpstats.results.released import KINDS, Released, load

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from dpstats.errors import OptionError, given
 from dpstats.text import WIDTH, csv_text, grid, html_text, latex_text, markdown_text, plain
 
-__all__ = ["Page", "TextTable", "html_table", "latex_table"]
+__all__ = ["Page", "TextTable", "html_table", "latex_table", "save_text"]
 
 _SMALL_TABLES = r"\begingroup\footnotesize\setlength{\tabcolsep}{2pt}\setlength{\parindent}{0pt}"
 
@@ -172,3 +175,23 @@ def html_table(table: TextTable) -> str:
     )
     lines = "\n".join(f"<tr>{line}</tr>" for line in (head, *body))
     return f'<table class="simpletable">\n{lines}\n</table>'
+
+
+def save_text(text: str, path: str | os.PathLike[str] | None) -> str:
+    """The text; or, where there is a path, that, after the text was written to it.
+
+    Raises
+    ------
+    OptionError
+        If it is no path, or cannot be written.
+    """
+    if path is None:
+        return text
+    if not isinstance(path, (str, os.PathLike)):
+        raise OptionError(f"path={given(path)}: the name of a file is needed, as in 'fit.html'.")
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise OptionError(f"path={given(os.fspath(path))} cannot be written: {why}.") from None
+    return str(path)

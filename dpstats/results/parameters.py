@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError, given, need_flag
 from dpstats.privacy import NOT_PRIVATE
-from dpstats.protocol.estimate import RangeEstimate, ScalesEstimate
 from dpstats.results import summary
 from dpstats.results.inference import (
     WaldTable,
@@ -23,16 +23,17 @@ from dpstats.results.inference import (
     tests_of,
     wald_test,
 )
-from dpstats.results.page import Page
+from dpstats.results.page import Page, save_text
+from dpstats.results.ratios import exponentials, ratio_of
 from dpstats.results.released import Released
-from dpstats.schema import Numeric, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ParameterResults", "RangeResults", "ScalesResults", "places_among"]
+__all__ = ["ParameterResults", "places_among"]
 
 Array = NDArray[np.float64]
+Target = str | os.PathLike[str] | None  # where a text is written
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -226,10 +227,18 @@ class ParameterResults(Released):
         """What the summary says of this model and of no other."""
         return summary.Particulars(errors=(self.no_inference,))
 
-    def _page(self, alpha: float, full: bool, title: str | None = None) -> Page:
-        return summary.page(self, self._particulars(), alpha, full, title)
+    def _page(self, alpha: float, full: bool, title: str | None = None, exp: bool = False) -> Page:
+        need_flag(full=full, exp=exp)
+        return summary.page(self, self._particulars(), alpha, full, title, exp)
 
-    def summary(self, alpha: float = 0.05, *, full: bool = False, title: str | None = None) -> Any:
+    def summary(
+        self,
+        alpha: float = 0.05,
+        *,
+        full: bool = False,
+        title: str | None = None,
+        exp: bool = False,
+    ) -> Any:
         """One screen: warnings, parameters, privacy in four lines and the error bound in three.
 
         Parameters
@@ -240,39 +249,59 @@ class ParameterResults(Released):
             With every mechanism, what else was released, and the theorem with its conditions.
         title : str, optional
             In place of the title; that noise was seeded is still said.
+        exp : bool, default False
+            Odds, rate or hazard ratios in place of coefficients: exponentials of these and of the
+            ends of their intervals, with standard errors by the delta method.
 
         Returns
         -------
         statsmodels.iolib.summary.Summary
             With ``as_text``, ``as_html``, ``as_latex``, ``as_csv``.
+
+        Raises
+        ------
+        OptionError
+            If `exp` is asked of coefficients that are no logarithms of ratios.
         """
-        need_flag(full=full)
-        return self._page(alpha, full, title).summary()
+        return self._page(alpha, full, title, exp).summary()
 
-    def to_markdown(self, alpha: float = 0.05, *, full: bool = False) -> str:
-        """The summary as GitHub-flavoured Markdown."""
-        need_flag(full=full)
-        return self._page(alpha, full).markdown()
+    def to_markdown(
+        self, path: Target = None, alpha: float = 0.05, *, full: bool = False, exp: bool = False
+    ) -> str:
+        """The summary as GitHub-flavoured Markdown; written to `path`, if one is given.
 
-    def to_latex(self, alpha: float = 0.05, *, full: bool = False) -> str:
-        """The summary as LaTeX tabulars."""
-        need_flag(full=full)
-        return self._page(alpha, full).latex()
+        Returns
+        -------
+        str
+            The text; the path, where it was written.
+        """
+        return save_text(self._page(alpha, full, exp=exp).markdown(), path)
 
-    def to_html(self, alpha: float = 0.05, *, full: bool = False) -> str:
-        """The summary as HTML tables."""
-        return str(self.summary(alpha, full=full).as_html())
+    def to_latex(
+        self, path: Target = None, alpha: float = 0.05, *, full: bool = False, exp: bool = False
+    ) -> str:
+        """The summary as LaTeX tabulars; arguments and what returns are as for `to_markdown`."""
+        return save_text(self._page(alpha, full, exp=exp).latex(), path)
+
+    def to_html(
+        self, path: Target = None, alpha: float = 0.05, *, full: bool = False, exp: bool = False
+    ) -> str:
+        """The summary as HTML tables; arguments and what returns are as for `to_markdown`."""
+        return save_text(str(self._page(alpha, full, exp=exp).summary().as_html()), path)
 
     def _repr_html_(self) -> str:
         return self.to_html()
 
-    def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
+    def tidy(self, alpha: float = 0.05, *, exponentiate: bool = False) -> pd.DataFrame:
         """One row a parameter, for tables and plots of one's own.
 
         Parameters
         ----------
         alpha : float, default 0.05
             Intervals are of level 1 - alpha.
+        exponentiate : bool, default False
+            Ratios in place of coefficients, as in `summary` with ``exp=True``; the statistic and
+            the p-value stay those of the coefficient.
 
         Returns
         -------
@@ -282,6 +311,7 @@ class ParameterResults(Released):
         """
         import pandas as pd
 
+        need_flag(exponentiate=exponentiate)
         bounds = self.conf_int(alpha).set_axis(self.table.inner_names)
         within = {
             "std.error": self.bse,
@@ -291,6 +321,11 @@ class ParameterResults(Released):
             "conf.high": bounds[1],
         }
         table = self.params.rename("estimate").to_frame().join(pd.DataFrame(within))
+        if exponentiate:
+            ratio_of(self, "tidy(exponentiate=True)")
+            ends = ["conf.low", "conf.high"]
+            changed = exponentials(table["estimate"], table["std.error"], table[ends])
+            table["estimate"], table["std.error"], table[ends] = changed
         return table.rename_axis("term")
 
     def glance(self) -> pd.DataFrame:
@@ -377,39 +412,3 @@ def places_among(cols: Sequence[int | str], names: Sequence[str]) -> list[int]:
             )
         found.append(list(names).index(str(col)) if named else int(col))
     return found
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RangeResults(ParameterResults):
-    """The ends of a range."""
-
-    estimate: RangeEstimate
-    estimates = RangeEstimate
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ScalesResults(ParameterResults):
-    """Centres and scales of columns, and the schema that declares them."""
-
-    estimate: ScalesEstimate
-    estimates = ScalesEstimate
-
-    @property
-    def schema(self) -> Schema:
-        """The schema with the centres and scales that were found, for later fits.
-
-        A column whose scale was not found is declared as it was.
-        """
-        declared = self.design.schema
-        assert declared is not None
-        found = {}
-        for name, (center, scale) in zip(self.estimate.columns, self.estimate.pairs, strict=True):
-            column = declared[name]
-            if isinstance(column, Numeric) and np.isfinite(scale):
-                found[name] = Numeric(column.lower, column.upper, float(center), float(scale))
-        return declared.replaced(found)
-
-    def _check(self) -> None:
-        super()._check()
-        if self.estimate.columns != self.design.inputs:
-            raise OptionError("The result contradicts itself: estimate and design differ.")

@@ -234,6 +234,11 @@ class Released:
         return self.privacy.reproducible
 
     @property
+    def _ratio(self) -> str:
+        """What exponentials of its coefficients are, such as "odds ratio"; empty for nothing."""
+        return ""
+
+    @property
     def _law(self) -> str:
         """What `describe` adds to the name of the model."""
         return ""

@@ -18,6 +18,7 @@ from dpstats.privacy import NOT_PRIVATE, SIMULATED
 from dpstats.protocol.estimate import ParameterTable
 from dpstats.results.inference import bounds_of, tests_of
 from dpstats.results.page import Page, TextTable
+from dpstats.results.ratios import exponentials, ratio_of, several
 from dpstats.results.released import Released
 from dpstats.text import with_digits
 from dpstats.theory import RATES
@@ -49,10 +50,18 @@ class Particulars:
 
 
 def page(
-    fit: Released, own: Particulars, alpha: float, full: bool, title: str | None = None
+    fit: Released,
+    own: Particulars,
+    alpha: float,
+    full: bool,
+    title: str | None = None,
+    exp: bool = False,
 ) -> Page:
-    """Head, warnings, parameters, privacy, error bound; `full`: whatever else is known, too."""
-    table = fit.table
+    """Head, warnings, parameters, privacy, error bound; `full`: whatever else is known, too.
+
+    With `exp` exponentials of coefficients stand in place of these, where they are ratios.
+    """
+    table, ratio = fit.table, ratio_of(fit, "exp=True") if exp else ""
     left_out = len(table.names) - len(table.inner) if own.of_columns else 0
     counted = f"{left_out:,} column{' was' if left_out == 1 else 's were'} not selected"
     simulated = [SIMULATED] * (SIMULATED in fit.estimate.remarks)
@@ -60,15 +69,15 @@ def page(
     tables = [
         _head(fit, own),
         TextTable((), tuple((line,) for line in warnings)),
-        _parameters(fit, alpha),
+        _parameters(fit, alpha, ratio),
         TextTable((), ((counted,),) if left_out else ()),
         _facts(fit.privacy.lines()),
-        _facts(_error_bound(fit, full)),
+        _facts(_error_bound(fit, full, ratio)),
         *(_details(fit) if full else ()),
     ]
     mark = f" [{NOT_PRIVATE}]" if fit.reproducible else ""
     head = f"Differentially Private {_model(fit)[1]} Results" if title is None else title
-    return Page.of(f"{head}{mark}", tables, _notes(fit, own, full))
+    return Page.of(f"{head}{mark}", tables, _notes(fit, own, full, ratio))
 
 
 _MODELS = {  # as statsmodels calls them in the head and in the title; of others, their name
@@ -132,17 +141,19 @@ def _number(value: float, digits: int) -> str:
     return f"{value:.{digits if size < 1e4 else 1 if size < 1e5 else 0}f}"
 
 
-def _parameters(fit: Released, alpha: float) -> TextTable:
+def _parameters(fit: Released, alpha: float, ratio: str) -> TextTable:
     """One line for each parameter in the model, below a line for each of several groups."""
     table = fit.table
-    what = "coef" if table.of_coefficients else "estimate"
-    values = [_number(value, 4) for value in table.inner_values]
+    what = ratio or ("coef" if table.of_coefficients else "estimate")
+    wald, bounds, inner = tests_of(table), bounds_of(table, alpha), table.inner_values
+    errors = wald.se
+    if ratio:
+        inner, errors, bounds = exponentials(inner, errors, bounds)
+    values = [_number(value, 4) for value in inner]
     if not table.has_inference:
         width = max(map(len, values), default=4)  # nothing may be selected
         rows = _grouped(table, [(value.rjust(width),) for value in values])
         return TextTable(("", what.rjust(width)), rows, frozenset({0, 1}))
-    wald = tests_of(table)
-    bounds = bounds_of(table, alpha)
     lost = [("not", "ident.") if at in table.not_identified else ("", "") for at in table.inner]
     tests = [
         (_number(z, 3), f"{p:.3f}") if able else words
@@ -151,7 +162,7 @@ def _parameters(fit: Released, alpha: float) -> TextTable:
     tested = bool(table.testable.any()) or bool(table.not_identified)
     columns = [
         values,
-        [_number(se, 3) for se in wald.se],
+        [_number(se, 3) for se in errors],
         *([list(words) for words in zip(*tests, strict=True)] if tested else []),
         *([_number(value, 3) for value in side] for side in bounds.T),
         ["" if math.isnan(share) else f"{share:.1%}" for share in table.privacy_share],
@@ -159,7 +170,7 @@ def _parameters(fit: Released, alpha: float) -> TextTable:
     ends = (f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]")
     header = ["", what, "std err", *(["z", "P>|z|"] if tested else []), *ends, "priv. share"]
     bound = fit.error_bound.nonprivate
-    if len(bound):
+    if len(bound) and not ratio:  # it bounds the distance between coefficients
         each = bound.reindex(table.inner_names)
         columns.append(["" if math.isnan(value) else _number(value, 3) for value in each])
         header.append("priv. +/-")
@@ -199,7 +210,7 @@ def _facts(lines: Iterable[tuple[str, str]]) -> TextTable:
     return TextTable((), rows, frozenset({0, 1}))
 
 
-def _error_bound(fit: Released, full: bool) -> Pairs:
+def _error_bound(fit: Released, full: bool, ratio: str) -> Pairs:
     """How far the estimates may be off, and where to read what is proved."""
     bound = fit.error_bound
     where = "below" if full else "fit.error_bound"
@@ -211,8 +222,8 @@ def _error_bound(fit: Released, full: bool) -> Pairs:
         return (("Error bound", f"none in numbers. {theorem}"),)
     supposed = bound.needed(bound.supposed)
     if_so = f", {supposed}" if supposed else ""
-    far = "half" if fit.table.deviates is None else "the farther end of"
-    if not len(bound.nonprivate):
+    far = "the farther end of" if ratio or fit.table.deviates is not None else "half"
+    if ratio or not len(bound.nonprivate):
         text = f"To the population value{if_so}, with probability 95 %: {far} the 95 % interval."
         return (("Error bound", f"{text} {theorem}"),)
     given = bound.needed(bound.given)
@@ -278,7 +289,15 @@ _UNCOUNTED = (
 )
 
 
-def _notes(fit: Released, own: Particulars, full: bool) -> Iterable[str]:
+_RATIOS = "Coefficients are logarithms of {}; summary(exp=True) gives the ratios."
+_EXPONENTIALS = (
+    "{}: exp(coef), between exponentials of the ends of the intervals of coef; std err is by the "
+    "delta method; z and P>|z| test coef = 0, a ratio of 1. Of the intercept it is what the model "
+    "predicts where all columns are 0."
+)
+
+
+def _notes(fit: Released, own: Particulars, full: bool, ratio: str) -> Iterable[str]:
     """Explanations below the tables."""
     if fit.reproducible:
         yield (
@@ -292,6 +311,10 @@ def _notes(fit: Released, own: Particulars, full: bool) -> Iterable[str]:
         )
     yield from own.errors
     yield from own.meaning
+    if ratio:
+        yield _EXPONENTIALS.format(several(ratio).capitalize())
+    elif fit._ratio:
+        yield _RATIOS.format(several(fit._ratio))
     yield from (f"Design: {text}" for text in fit.design.notes)
     on_devices = fit.plan.privacy.trust in _ON_DEVICES and fit.design.endog is not None
     if on_devices and "share outside" not in fit.released:

@@ -117,8 +117,8 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             {"model": c.mean, "privacy": PRIVACY, "target_se": 0.5, "power": 0.8, "alpha": 0.05},
         ),
         "compare": (
-            dp.compare,
-            {"fits": [c.fit], "names": ["a"], "stars": False, "float_format": "%.4f"}
+            lambda fits, **options: dp.compare(fits, **options),
+            {"fits": [c.logit], "names": ["a"], "stars": False, "float_format": "%.4f", "exp": True}
             | {"keep": None, "drop": None, "title": ""},
         ),
         "predict": (c.logit.predict, {"exog": c.new, "which": "mean", "clip": True}),
@@ -139,9 +139,9 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "f_test": (c.fit.f_test, {"r_matrix": "x = 0"}),
         "wald_test": (c.fit.wald_test, {"r_matrix": "x = 0", "use_f": False}),
         "wald_test_terms": (c.fit.wald_test_terms, {"skip_single": False}),
-        "summary": (c.fit.summary, {"alpha": 0.05, "full": False, "title": None}),
-        "to_latex": (c.fit.to_latex, {"alpha": 0.05, "full": False}),
-        "tidy": (c.fit.tidy, {"alpha": 0.05}),
+        "summary": (c.logit.summary, {"alpha": 0.05, "full": False, "title": None, "exp": True}),
+        "to_latex": (c.logit.to_latex, {"alpha": 0.05, "full": False, "exp": True}),
+        "tidy": (c.logit.tidy, {"alpha": 0.05, "exponentiate": True}),
         "cite": (c.fit.cite, {"style": "text"}),
         "get_margeff": (
             c.logit.get_margeff,
