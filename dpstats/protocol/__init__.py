@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.privacy import Privacy
+from dpstats.protocol.cell_shares import GroupSharesEstimate
 from dpstats.protocol.comparing import (
     CorrelationEstimate,
     DifferenceEstimate,
@@ -60,6 +61,7 @@ __all__ = [
     "Estimate",
     "Estimator",
     "GroupMeansEstimate",
+    "GroupSharesEstimate",
     "HistogramEstimate",
     "Holder",
     "LabelHolder",

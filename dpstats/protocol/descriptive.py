@@ -323,8 +323,9 @@ class HistogramEstimate(CountsEstimate):
 
 
 def bin_names(edges: Array) -> tuple[str, ...]:
-    """Bins by their ends, as pandas writes them."""
-    return tuple(f"({a:.6g}, {b:.6g}]" for a, b in pairwise(edges))
+    """Bins by their ends: the first one holds both of them."""
+    signs = ("[", *"(" * (len(edges) - 2))
+    return tuple(f"{s}{a:.6g}, {b:.6g}]" for s, (a, b) in zip(signs, pairwise(edges), strict=True))
 
 
 def on_simplex(values: Array, total: float) -> Array:

@@ -1,12 +1,15 @@
 """What leaves a fit: released numbers, and how they are read, tested, drawn and kept."""
 
-from dpstats.results.descriptive import (
-    CorrelationResults,
+from dpstats.results.counts import (
     CrosstabResults,
-    DescribeResults,
-    GroupMeansResults,
+    GroupProportionsResults,
     HistogramResults,
     ProportionResults,
+)
+from dpstats.results.descriptive import (
+    CorrelationResults,
+    DescribeResults,
+    GroupMeansResults,
     QuantileResults,
     TTestResults,
     VarianceResults,
@@ -33,7 +36,8 @@ KINDS["quantile"] = QuantileResults
 KINDS["proportion"] = ProportionResults
 KINDS["histogram"] = HistogramResults
 KINDS["describe"] = DescribeResults
-KINDS["crosstab"] = CrosstabResults
+KINDS["group proportions"] = GroupProportionsResults
+KINDS["crosstab"] = CrosstabResults  # after the more special one
 KINDS["group means"] = GroupMeansResults
 KINDS["corr"] = CorrelationResults
 KINDS["variance"] = VarianceResults

@@ -36,6 +36,7 @@ CENTRAL: tuple[MethodEntry, ...] = (
     MethodEntry("describe", "windows", "central.descriptive.describe:ColumnDescriptions"),
     MethodEntry("group means", "windows", "central.descriptive.groups:GroupMeans"),
     MethodEntry("crosstab", "counts", "central.descriptive.crosstab:PairShares"),
+    MethodEntry("group proportions", "counts", "central.descriptive.crosstab:GroupShares"),
     MethodEntry("corr", "spearman", "central.descriptive.corr:RankCorrelation"),
     MethodEntry("corr", "pearson", "central.descriptive.corr:WindowCorrelation"),
     MethodEntry("variance", "windows", "central.descriptive.variance:WindowVariance"),
