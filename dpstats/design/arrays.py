@@ -100,13 +100,14 @@ def column_pairs(bounds: Any, k: int, asked: str) -> Any:
         return bounds  # refused as it is
     if read.shape != (k, 2) or np.array_equal(read, read.T):
         return bounds
-    if (read[:, 0] <= read[:, 1]).all() and (read[0] <= read[1]).all():
+    apart = (read[0] <= read[1]).all() and (read[0] < read[1]).any()  # or all would be constants
+    if apart and (read[:, 0] <= read[:, 1]).all():
         (a, b), (c, d) = read.tolist()
         raise OptionError(
             f"{asked}=(({a:g}, {b:g}), ({c:g}, {d:g})) can be read as pairs, from {a:g} to {b:g} "
-            f"and from {c:g} to {d:g}, and as lowers and uppers, from {a:g} to {c:g} and from {b:g} to "
-            f"{d:g}. Nothing was charged. Write a list of tuples, [({a:g}, {b:g}), ({c:g}, {d:g})],"
-            f" or {{'lower': [{a:g}, {b:g}], 'upper': [{c:g}, {d:g}]}}."
+            f"and from {c:g} to {d:g}, and as lowers and uppers, from {a:g} to {c:g} and from "
+            f"{b:g} to {d:g}. Nothing was charged. Write a list of tuples, [({a:g}, {b:g}), "
+            f"({c:g}, {d:g})], or {{'lower': [{a:g}, {b:g}], 'upper': [{c:g}, {d:g}]}}."
         )
     return bounds
 

@@ -377,7 +377,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     def score(self) -> Callable[..., float]:
         """That of the choice: refused unless the estimator says ``public_score=True``."""
         chosen = getattr(self, "best_estimator_", self.estimator)
-        return chosen.score  # type: ignore[no-any-return]
+        return chosen.score  # type: ignore[union-attr,no-any-return]
 
 
 def _mean_of_losses(width: float, losses: Array | None = None, n: int | None = None) -> Model:
