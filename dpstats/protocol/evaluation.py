@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from dpstats.protocol.criticals import (
     presumed_of_tails,
     stated_error,
 )
-from dpstats.protocol.descriptive import CountsEstimate
+from dpstats.protocol.descriptive import CountsEstimate, bin_names
 from dpstats.protocol.estimate import ParameterTable
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ ERRORS = ("MSE", "RMSE", "R-squared", "mean error")
 
 def classification_names(edges: Sequence[float]) -> tuple[str, ...]:
     """Names of what is said of a classification, with calibration bins between these edges."""
-    bins = (f"events in ({a:g}, {b:g}]" for a, b in pairwise(edges))
+    bins = (f"events in {name}" for name in bin_names(edges))
     return (*_SHARES, *_WHOLE, *bins)
 
 

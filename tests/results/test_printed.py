@@ -164,6 +164,20 @@ def test_a_range_of_other_numbers_has_no_whole_bins(low, high):
         dp.histogram("x", schema=dp.Schema(x=dp.Numeric(low, high)), bins="whole", n=100)
 
 
+def test_files_with_the_names_that_bins_had_before_are_read():
+    """Those of first bins had a bracket that left out their lower end."""
+    rows = ROWS.assign(far=ROWS["income"] / 200_000)
+    fit = fitted(dp.logit("ill ~ far", rows, dp.Schema({**SCHEMA, "far": dp.Numeric(0, 1)})))
+    evaluation = dp.evaluate(fit, rows, privacy=PRIVACY, noise=NOISE)
+    assert "events in [0, 0.1]" in evaluation.params.index
+    bars = fitted(dp.histogram("children", ROWS, SCHEMA, bins=[0, 1, 15]))
+    for found, old, new in ((evaluation, "in (0", "in [0"), (bars, '"(0, 1]', '"[0, 1]')):
+        text = found.to_json()
+        assert new in text
+        read = dp.results.Released.from_json(text.replace(new, old))
+        assert read.params.equals(found.params)
+
+
 # Groups -------------------------------------------------------------------------------------------
 
 
