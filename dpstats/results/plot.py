@@ -17,7 +17,7 @@ from dpstats.privacy import NOT_PRIVATE
 from dpstats.results.budget_plot import error_vs_epsilon, ledger
 from dpstats.results.canvas import COLORS, GREY, MARKERS, axes, finished
 from dpstats.results.compare import results_list
-from dpstats.results.descriptive import HistogramResults
+from dpstats.results.counts import HistogramResults
 from dpstats.results.effect_plot import effect
 from dpstats.results.federated import FederatedResults
 from dpstats.results.inference import normal_quantile

@@ -8,7 +8,7 @@ from typing import Any
 from dpstats.outputs import HTML, FilePath, write_page
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.results import plot
-from dpstats.results.descriptive import HistogramResults
+from dpstats.results.counts import HistogramResults
 from dpstats.results.federated import FederatedResults, SummedResults
 from dpstats.results.mixture import MixtureResults
 from dpstats.results.page import TextTable, html_table

@@ -134,10 +134,13 @@ def _at_most_all(fit: Released) -> float:
     return min(max(fit.nobs_contributing, 0.0), fit.nobs if fit.nobs_public else math.inf)
 
 
-def _number(value: float, digits: int) -> str:
-    """Fixed digits in statsmodels' manner; powers of ten where they would hide the number."""
-    size = abs(value)
-    if (size < 10.0 ** (1 - digits) and value != 0) or size >= 1e8:
+def _number(value: float, digits: int, error: float = 0.0) -> str:
+    """Fixed digits in statsmodels' manner; powers of ten where they would hide the number.
+
+    One that its error hides, too, has fixed digits.
+    """
+    size, least = abs(value), 10.0 ** (1 - digits)
+    if (size < least and value != 0 and not error >= least) or size >= 1e8:
         return f"{value:.{digits}g}"
     return f"{value:.{digits if size < 1e4 else 1 if size < 1e5 else 0}f}"
 
@@ -150,12 +153,12 @@ def _parameters(fit: Released, alpha: float, ratio: str) -> TextTable:
     errors = wald.se
     if ratio:
         inner, errors, bounds = exponentials(inner, errors, bounds)
-    values = [_number(value, 4) for value in inner]
+    values = [_number(value, 4, error) for value, error in zip(inner, errors, strict=True)]
     if not table.has_inference:
         width = max(map(len, values), default=4)  # nothing may be selected
         rows = _grouped(table, [(value.rjust(width),) for value in values])
         return TextTable(("", what.rjust(width)), rows, frozenset({0, 1}))
-    lost = [("not", "ident.") if at in table.not_identified else ("", "") for at in table.inner]
+    lost = [("not", "identified") if at in table.not_identified else ("", "") for at in table.inner]
     tests = [
         (_number(z, 3), f"{p:.3f}") if able else words
         for z, p, able, words in zip(wald.z, wald.p, table.testable, lost, strict=True)
@@ -307,8 +310,8 @@ def _notes(fit: Released, own: Particulars, full: bool, ratio: str) -> Iterable[
         )
     if fit.table.not_identified:
         yield (
-            "Not ident.: noise hides it at this epsilon. Its interval is what was "
-            "presumed of it before, no finding."
+            "Not identified: noise hides it at this epsilon. Its interval is what was assumed a "
+            "priori, no finding."
         )
     yield from own.errors
     yield from own.meaning

@@ -109,11 +109,11 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "mean": {"formula": "y", "by": None},
         "variance": {"column": "y"},
         "quantile": {"column": "y", "q": 0.5},
-        "proportion": {"column": "g"},
+        "proportion": {"column": "g", "by": "b"},
         "histogram": {"column": "y", "bins": 10},
         "crosstab": {"index": "g", "columns": "b"},
         "corr": {"columns": ["x", "y"]},
-        "ttest": {"formula": "y ~ g"},
+        "ttest": {"formula": "y", "by": "g"},
     }
     made = {name: (getattr(dp, name), {**asked, **table}) for name, asked in models.items()}
     fitted = {"privacy": PRIVACY, "ledger": c.ledger, "noise": NOISE}
