@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 from dpstats import estimators, federated
 from dpstats.accounting import Ledger
 from dpstats.design import Design, PublicDesign, Source
-from dpstats.errors import DataError, FormulaError, OptionError, SchemaError, TrustError
+from dpstats.errors import (
+    DataError,
+    FormulaError,
+    OptionError,
+    SchemaError,
+    TrustError,
+    need_flag,
+)
 from dpstats.federated import Question, Site, Sites
 from dpstats.mechanisms.noise import Noise
 from dpstats.models import door
@@ -243,6 +250,8 @@ class Model:
         if self._expected is not None:
             raise DataError("A model that expects rows is to plan with, not to fit.")
         check_privacy(privacy)
+        if progress is not None:
+            need_flag(progress=progress)
         if isinstance(privacy, Federated):
             check_paid(None, noise)
             asked = self._sites(privacy, method, sparsity, public, options, ledger, noise)

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, given, is_whole, need_flag
+from dpstats.errors import (
+    OptionError,
+    given,
+    is_whole,
+    need_flag,
+    need_text,
+)
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.protocol.estimate import RangeEstimate, ScalesEstimate
 from dpstats.results import summary
@@ -19,6 +25,7 @@ from dpstats.results.inference import (
     as_statsmodels,
     bounds_of,
     contrast,
+    normal_quantile,
     parse_constraints,
     tests_of,
     wald_test,
@@ -227,7 +234,10 @@ class ParameterResults(Released):
         return summary.Particulars(errors=(self.no_inference,))
 
     def _page(self, alpha: float, full: bool, title: str | None = None) -> Page:
-        return summary.page(self, self._particulars(), alpha, full, title)
+        normal_quantile(alpha)  # refuses what is no level
+        if title is not None:
+            need_text(title=title)
+        return summary.page(self, self._particulars(), float(alpha), full, title)
 
     def summary(self, alpha: float = 0.05, *, full: bool = False, title: str | None = None) -> Any:
         """One screen: warnings, parameters, privacy in four lines and the error bound in three.
