@@ -88,6 +88,10 @@ class PrivateQuantityError(DPStatsError, AttributeError):
     """An attribute was asked for that only exact access to private rows could give."""
 
 
+class UnavailableError(OptionError, AttributeError):
+    """An attribute was asked for that an object of another kind has."""
+
+
 class DPStatsWarning(UserWarning):
     """Base class of every warning; none depends on the rows of a fit before they are released."""
 

@@ -21,6 +21,7 @@ from dpstats.errors import (
     OptionError,
     SchemaError,
     TrustError,
+    UnavailableError,
     need_flag,
 )
 from dpstats.federated import Question, Site, Sites
@@ -131,7 +132,8 @@ class Model:
     @cached_property
     def _repeated_design(self) -> PublicDesign:
         """The design with public covariates, of as many rows as are expected."""
-        assert self._expected is not None
+        if self._expected is None:
+            raise UnavailableError("The model has the rows of its table.")
         return self._public_side.design().repeated(self._expected)
 
     def _design(self, privacy: Privacy, scratch: Scratch = None) -> Design:

@@ -299,6 +299,9 @@ class Released:
         )
 
     def __getattr__(self, name: str) -> Any:
+        made = getattr(type(self), name, None)
+        if isinstance(made, property) and made.fget is not None:  # refuses, in its own words
+            return made.fget(self)
         raise refuse(self, name)
 
     # Storage --------------------------------------------------------------------------------------
