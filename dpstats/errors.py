@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from enum import Enum
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 P = ParamSpec("P")
@@ -19,6 +21,7 @@ T = TypeVar("T")
 
 _LONGEST = 200  # wording: characters of an argument that an error quotes
 _MOST = 8  # wording: entries of a list that it quotes
+_LONGEST_NAME = 255  # numerical: bytes of a name of a file that file systems take
 _HALF = 1000  # wording: characters of either end of an error that are shown
 
 
@@ -88,6 +91,10 @@ class LedgerError(DPStatsError, ValueError):
 
 class PrivateQuantityError(DPStatsError, AttributeError):
     """An attribute was asked for that only exact access to private rows could give."""
+
+
+class UnavailableError(OptionError, AttributeError):
+    """An attribute was asked for that an object of another kind has."""
 
 
 class DPStatsWarning(UserWarning):
@@ -186,6 +193,21 @@ def is_whole(value: object, least: float = 1, most: float = math.inf) -> TypeGua
     """Whether it is a whole number within bounds, of Python's or numpy's types; no truth value."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     return whole and least <= int(value) <= most  # type: ignore[call-overload]
+
+
+def need_path(**arguments: object) -> Path:
+    """The one argument as a path of a file or folder, which some file may have.
+
+    Raises
+    ------
+    OptionError
+    """
+    ((name, value),) = arguments.items()
+    text: Any = os.fspath(value) if isinstance(value, (str, os.PathLike)) else b""
+    named = isinstance(text, str) and text and "\0" not in text
+    if not named or max(len(os.fsencode(part)) for part in text.split(os.sep)) > _LONGEST_NAME:
+        raise OptionError(f"{name}={given(value)}: a path is needed, of a file or folder.")
+    return Path(text)
 
 
 def need_whole(least: int, most: int, **arguments: object) -> None:

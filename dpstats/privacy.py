@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from dpstats.errors import OptionError, among, given, is_number, need_flag, need_whole
+from dpstats.errors import (
+    OptionError,
+    among,
+    given,
+    is_number,
+    is_whole,
+    need_flag,
+    need_whole,
+)
 
 __all__ = [
     "NOT_PRIVATE",
@@ -271,7 +279,7 @@ class Federated(_ReplaceOne):
                 )
             _check_budget(*budget)
         if not isinstance(self.rows, Mapping) or not all(
-            isinstance(name, str) and type(n) is int and n >= 1 for name, n in self.rows.items()
+            isinstance(name, str) and is_whole(n, 1, 2**53) for name, n in self.rows.items()
         ):
             raise OptionError(
                 "rows: a public guess for each site, as in rows={'north': 20_000}, at least 1."

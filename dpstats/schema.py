@@ -11,13 +11,18 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import SchemaError, given, is_whole, need_names
+from dpstats.errors import (
+    SchemaError,
+    given,
+    is_whole,
+    need_names,
+    need_path,
+)
 from dpstats.outputs import json_kind, write_output
 from dpstats.stored import LARGEST, is_version, json_of, shown
 from dpstats.tables.coercion import is_object, kind_of
@@ -276,8 +281,9 @@ class Schema(Mapping[str, Declaration]):
         SchemaError
             If the file is no schema, or declares a column twice.
         """
+        content = need_path(path=path).read_bytes()
         try:
-            data = json_of(Path(path).read_bytes())
+            data = json_of(content)
         except ValueError as error:
             raise SchemaError(f"{path} is no JSON file: {error}.") from None
         return cls.from_dict(data)

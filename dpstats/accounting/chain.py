@@ -22,7 +22,13 @@ from typing import Any
 
 from dpstats.accounting.events import Event, event_from_dict, event_to_dict
 from dpstats.accounting.filter import Composition
-from dpstats.errors import DPStatsError, LedgerError, OptionError, PlanError
+from dpstats.errors import (
+    DPStatsError,
+    LedgerError,
+    OptionError,
+    PlanError,
+    given,
+)
 from dpstats.outputs import draft_in, sync_folder
 from dpstats.stored import json_of, read, record
 
@@ -295,7 +301,7 @@ def check_witness(chain: Chain, witness: str, path: Path) -> None:
     count, _, digest = witness.partition(":")
     if not (count.isdigit() and len(digest) == _HASH_LENGTH):
         raise LedgerError(
-            f"witness={witness!r}: expected 'count:hash', as Ledger.witness gives it."
+            f"witness={given(witness)}: expected 'count:hash', as Ledger.witness gives it."
         )
     hashes = [chain.origin, *(entry.hash for entry in chain.entries)]
     if int(count) >= len(hashes) or hashes[int(count)] != digest:

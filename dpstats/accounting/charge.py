@@ -70,8 +70,7 @@ def entry_of(plan: Chargeable, label: str, unit: str | None) -> Entry:
     """The entry that `plan` would be, not yet numbered; refused unless its cost is as stated."""
     if not (hasattr(plan, "privacy") and hasattr(plan, "events")):
         raise PlanError(f"{given(plan)} is no plan: model.plan(...) makes one.")
-    if unit is not None:
-        need_text(unit=unit)
+    need_text(label=label, **({} if unit is None else {"unit": unit}))
     privacy, events = plan.privacy, tuple(plan.events)
     if not events:
         raise PlanError("The plan lists no mechanism: there is nothing to charge.")
@@ -85,7 +84,7 @@ def entry_of(plan: Chargeable, label: str, unit: str | None) -> Entry:
     return Entry(
         id=0,
         time=now(),
-        label=str(label),
+        label=label,
         model=plan.model,
         method=plan.method,
         epsilon=epsilon,

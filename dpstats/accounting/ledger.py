@@ -40,7 +40,14 @@ from dpstats.accounting.chain import (
 from dpstats.accounting.charge import Chargeable, check_same_promise, entry_of, refusal
 from dpstats.accounting.filter import Composition, costs
 from dpstats.accounting.standing import LedgerState, remaining, spent, state_of
-from dpstats.errors import LedgerError, OptionError, given, is_number
+from dpstats.errors import (
+    LedgerError,
+    OptionError,
+    given,
+    is_number,
+    need_flag,
+    need_text,
+)
 from dpstats.outputs import check_name
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.text import html_text, plain, printable
@@ -130,6 +137,9 @@ class Ledger:
         for name, value in (("epsilon", epsilon), ("delta", delta)):
             if value is not None and not is_number(value):
                 raise OptionError(f"{name}={given(value)}: a number is needed, the ceiling.")
+        epsilon, delta = (None if v is None else float(v) for v in (epsilon, delta))
+        if witness is not None:
+            need_text(witness=witness)
         where = check_name(path)
         if not where.exists():
             create(where, epsilon, delta)
@@ -272,6 +282,8 @@ class Ledger:
         LedgerError
             If the file was tampered with, or holds entries for other neighbours or another unit.
         """
+        if reproducible is not None:
+            need_flag(reproducible=reproducible)
         draft = replace(entry_of(plan, label, unit), reproducible=reproducible)
         with self._connection() as connection:
             with _writing(connection):

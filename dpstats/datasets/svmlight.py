@@ -7,13 +7,17 @@ import gzip
 import re
 import warnings
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError
+from dpstats.errors import (
+    DataError,
+    need_flag,
+    need_path,
+    need_whole,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -74,7 +78,10 @@ def load_svmlight(
     """
     from scipy.sparse import csr_array
 
-    path = Path(path)
+    path = need_path(path=path)
+    need_flag(zero_based=zero_based)
+    if n_features is not None:
+        need_whole(1, 2**53, n_features=n_features)
     parts, line = [_empty()], 1
     with _OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
         while chunk := _whole_lines(file):

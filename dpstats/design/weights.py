@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from dpstats.design.operations import Expression
 from dpstats.design.terms import Terms
-from dpstats.errors import FormulaError, OptionError, SchemaError
+from dpstats.errors import (
+    FormulaError,
+    OptionError,
+    SchemaError,
+    among,
+    given,
+)
 from dpstats.schema import Declaration
 
 __all__ = ["NO_WEIGHT", "WEIGHT_TYPES", "KnownWeights", "Weights", "read_weights", "weights_of"]
@@ -81,9 +87,9 @@ def read_weights(text: str | None, kind: str | None, terms: Terms) -> KnownWeigh
     SchemaError
         If a weight may be negative, or all are 0.
     """
-    if kind is not None and kind not in WEIGHT_TYPES:
+    if kind is not None and not among(kind, WEIGHT_TYPES):
         known = ", ".join(map(repr, WEIGHT_TYPES))
-        raise OptionError(f"weight_type={kind!r}: allowed are {known}.")
+        raise OptionError(f"weight_type={given(kind)}: allowed are {known}.")
     if text is None:
         if kind is not None:
             raise OptionError(f"weight_type={kind!r} without weights=: name a declared column.")

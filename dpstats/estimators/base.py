@@ -36,6 +36,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
+_LARGE = 1e100  # numerical: numbers up to it, and their inverses, have squares that are numbers
+
 
 class Method(ABC):
     """A method's public face: what a user may pass is checked once, in the same words."""
@@ -265,9 +267,9 @@ def need_level(q: object) -> float:
 
 
 def need_positive(
-    name: str, asked: object, default: float, zero: bool = False, most: float = math.inf
+    name: str, asked: object, default: float, zero: bool = False, most: float = _LARGE
 ) -> float:
-    """A finite number above zero (or at it, with `zero`), at most `most`; a default for None.
+    """A number above zero (or at it, with `zero`), at most `most`; a default for None.
 
     Raises
     ------
@@ -277,9 +279,9 @@ def need_positive(
     if asked is None:
         return default
     value = float(asked) if is_number(asked) else math.nan
-    if (0 < value <= most and value < math.inf) or (zero and value == 0):
-        return float(value)
-    ends = f"{'>= 0' if zero else '> 0'}" + ("" if math.isinf(most) else f", at most {most:g}")
+    if 1 / _LARGE <= value <= most or (zero and value == 0):
+        return value
+    ends = f"{'>= 0' if zero else '> 0'}" + ("" if value < 1 else f", at most {most:g},")
     raise OptionError(f"{name}={given(asked)}: a finite number {ends} is needed.")
 
 

@@ -109,7 +109,13 @@ class SeededNoise:
 
 
 class _OpenDPStream:
-    """Integer mechanisms of OpenDP (Canonne, Kamath & Steinke 2020 samplers)."""
+    """Integer mechanisms of OpenDP (Canonne, Kamath & Steinke 2020 samplers).
+
+    It has no state: a copy of what draws from it draws from the system's entropy, too.
+    """
+
+    def __deepcopy__(self, memo: Any) -> _OpenDPStream:
+        return self
 
     def __init__(self) -> None:
         # Not opendp.prelude: it brings scikit-learn and polars where they are installed.

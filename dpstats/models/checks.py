@@ -34,7 +34,7 @@ def checked_count(n: Any) -> int | None:
     OptionError
         If it is no whole number, at least 1.
     """
-    if n is not None and not is_whole(n):
+    if n is not None and not is_whole(n, 1, 2**53):
         raise OptionError(f"n{_given(n)}: a whole number of rows, at least 1, is needed.")
     return None if n is None else int(n)
 

@@ -23,7 +23,13 @@ from numpy.typing import NDArray
 from dpstats import estimators
 from dpstats.channels import channel
 from dpstats.design import Design, design_from_dict
-from dpstats.errors import DataError, DPStatsError, OptionError, PlanError
+from dpstats.errors import (
+    DataError,
+    DPStatsError,
+    OptionError,
+    PlanError,
+    need_path,
+)
 from dpstats.holders.collector import MessageCollector, ReceivedMessages
 from dpstats.holders.device import Device, count_of
 from dpstats.holders.wire import HEADER_BYTES
@@ -392,9 +398,10 @@ class Collector:
         DataError
             If the file is no collector of this version.
         """
-        content = io.BytesIO(Path(path).read_bytes())
+        where = need_path(path=path)
+        content = io.BytesIO(where.read_bytes())
         with reading(f"The saved collector {os.fspath(path)!r}", DataError):
-            return cls._loaded(content, Path(path))
+            return cls._loaded(content, where)
 
     @classmethod
     def _loaded(cls, content: io.BytesIO, path: Path) -> Collector:

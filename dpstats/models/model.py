@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, cast
 from dpstats import estimators, federated
 from dpstats.accounting import Ledger
 from dpstats.design import Design, PublicDesign, Source
-from dpstats.errors import DataError, FormulaError, OptionError, SchemaError, TrustError, frameless
+from dpstats.errors import (
+    DataError,
+    FormulaError,
+    OptionError,
+    SchemaError,
+    TrustError,
+    UnavailableError,
+    frameless,
+    need_flag,
+)
 from dpstats.federated import Question, Site, Sites
 from dpstats.mechanisms.noise import Noise
 from dpstats.models import door
@@ -124,7 +133,8 @@ class Model:
     @cached_property
     def _repeated_design(self) -> PublicDesign:
         """The design with public covariates, of as many rows as are expected."""
-        assert self._expected is not None
+        if self._expected is None:
+            raise UnavailableError("The model has the rows of its table.")
         return self._public_side.design().repeated(self._expected)
 
     def _design(self, privacy: Privacy, scratch: Scratch = None) -> Design:
@@ -243,6 +253,8 @@ class Model:
         if self._expected is not None:
             raise DataError("A model that expects rows is to plan with, not to fit.")
         check_privacy(privacy)
+        if progress is not None:
+            need_flag(progress=progress)
         if isinstance(privacy, Federated):
             check_paid(None, noise)
             asked = self._sites(privacy, method, sparsity, public, options, ledger, noise)

@@ -13,6 +13,7 @@ import numpy as np
 from dpstats import estimators
 from dpstats.errors import FeasibilityWarning, OptionError, among, given, is_number, need_model
 from dpstats.estimators.guesses import round_up
+from dpstats.models.checks import checked_count
 from dpstats.models.model import Model
 from dpstats.privacy import Central, LabelOnly, Neighbors, Privacy
 from dpstats.protocol import Plan
@@ -104,7 +105,7 @@ def power(
 
     need_model(model, "power")
     _need_one_error(model, "power")
-    z = normal_quantile(alpha)
+    z, n = normal_quantile(alpha), checked_count(n)
     plan = (model if n is None else model.expecting(n)).plan(
         privacy if n is None else _guessing(privacy, n), **options
     )
@@ -218,7 +219,7 @@ def _noncentrality(power: float, alpha: float) -> float:
     z = normal_quantile(alpha)
     if not (is_number(power) and alpha < power < 1):
         raise OptionError(
-            f"power={given(power)}: a number above alpha={alpha:g} and below 1 is needed."
+            f"power={given(power)}: a number above alpha={float(alpha):g} and below 1 is needed."
         )
     found = brentq(lambda r: ndtr(r - z) + ndtr(-r - z) - power, 0.0, z + 40.0)
     return float(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, UnavailableError
 from dpstats.families import Family
 from dpstats.results.inference import normal_quantile
 from dpstats.stored import read
@@ -18,7 +18,7 @@ _ALPHA, _SE = "alpha", "alpha se"  # under which it and its standard error are r
 def alpha(family: Family, released: Mapping[str, Any]) -> float:
     """The dispersion; refused where the family has none."""
     if not family.alpha:
-        raise OptionError(
+        raise UnavailableError(
             f"alpha: a model of family {family.name!r} has no such dispersion; that of counts is "
             "what dp.negativebinomial releases."
         )

@@ -96,7 +96,7 @@ def effect(
     what = "mean of" if which == "mean" else "linear predictor of"
     ax.set_ylabel(f"{what} {figure_text(fit.response)}")
     held = ", ".join(f"{n} = {_shown(v[0])}" for n, v in rows.items() if n != column)
-    title = f"Prediction, {1 - alpha:.0%} intervals{' (the fit warns)' * bool(fit.warnings)}"
+    title = f"Prediction, {1 - float(alpha):.0%} intervals{' (the fit warns)' * bool(fit.warnings)}"
     title += f"\nat {figure_text(held)}" if held else ""
     return finished(ax, title, fit.reproducible)
 

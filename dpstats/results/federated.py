@@ -175,7 +175,7 @@ class FederatedResults(_SitesResults):
         found = _answers(self.estimate.answers, name)[name]
         se = np.sqrt(np.diag(found.cov))
         low, high = interval(found.params, se, alpha).T
-        names = [f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]"]
+        names = [f"[{float(alpha) / 2:g}", f"{1 - float(alpha) / 2:g}]"]
         columns = {"coef": found.params, "std err": se, names[0]: low, names[1]: high}
         return pd.DataFrame(columns, index=list(self.table.names))
 

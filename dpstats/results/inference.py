@@ -49,7 +49,7 @@ def normal_quantile(alpha: float) -> float:
 
     if not (is_number(alpha) and 0 < alpha < 1):
         raise OptionError(f"alpha={given(alpha)}: a level in (0, 1) is needed, such as 0.05.")
-    return float(-ndtri(alpha / 2))
+    return float(-ndtri(float(alpha) / 2))
 
 
 def interval(center: ArrayLike, se: ArrayLike, alpha: float) -> Array:
@@ -63,7 +63,7 @@ def bounds_of(table: ParameterTable, alpha: float) -> Array:
     if table.bounds is None:
         return interval(table.inner_values, _sd(np.diag(table.cov)), alpha)
     normal_quantile(alpha)  # refuses what is no level
-    return table.bounds(alpha)
+    return table.bounds(float(alpha))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +172,19 @@ def _parse_text(text: str, names: Sequence[str], left_out: Collection[str]) -> t
     word = re.compile(rf"(?<![\w.])(?:{known})(?!\w)")
     if unselected := [name for name in word.findall(text) if name not in alias]:
         raise OptionError(
-            f"Hypothesis {text!r}: column {unselected[0]!r} was not selected. Its coefficient is 0 "
-            "because it was left out, not because it was estimated so, and cannot be tested; the "
-            f"coefficients in the model are {', '.join(names)}."
+            f"Hypothesis {given(text)}: column {unselected[0]!r} was not selected. Its coefficient "
+            "is 0 because it was left out, not because it was estimated so, and cannot be tested; "
+            f"the coefficients in the model are {', '.join(names)}."
         )
     plain = word.sub(lambda hit: alias[hit.group()], text)
     units = dict(zip(alias.values(), np.eye(len(names) + 1), strict=False))
     try:
         rows = np.array([_equation(part, units) for part in plain.split(",")])
-    except (SyntaxError, TypeError, ValueError, KeyError, ZeroDivisionError) as error:
+    except (SyntaxError, TypeError, ValueError, KeyError, ZeroDivisionError):
         raise OptionError(
-            f"Hypothesis {text!r} cannot be read. Write linear equations such as "
+            f"Hypothesis {given(text)} cannot be read. Write linear equations such as "
             f"'a = 0, b = 2 * c'; the coefficients are {', '.join(names)}."
-        ) from error
+        ) from None
     return rows[:, :-1], 0.0 - rows[:, -1]
 
 

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ExtrapolationWarning, OptionError
+from dpstats.errors import (
+    ExtrapolationWarning,
+    OptionError,
+    need_flag,
+)
 from dpstats.protocol.levels import LevelsEstimate
 from dpstats.results.effects import Chances, MarginalEffects, in_coefficients, marginal_effects
 from dpstats.results.inference import interval
@@ -131,6 +135,7 @@ class LevelsResults(TermResults):
         ExtrapolationWarning
             Of values outside of the declared range, and of no declared level, by column.
         """
+        need_flag(clip=clip)
         X = self.design.exog(exog, clip=clip)
         for message in what_is_astray(self.design, exog, {}, clip):
             warnings.warn(plain(message), ExtrapolationWarning, stacklevel=2)

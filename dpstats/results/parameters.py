@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, given, is_whole, need_flag
+from dpstats.errors import (
+    OptionError,
+    given,
+    is_whole,
+    need_flag,
+    need_text,
+)
 from dpstats.outputs import HTML, LATEX, MARKDOWN, FilePath
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.results import summary
@@ -19,6 +25,7 @@ from dpstats.results.inference import (
     as_statsmodels,
     bounds_of,
     contrast,
+    normal_quantile,
     parse_constraints,
     tests_of,
     wald_test,
@@ -229,7 +236,10 @@ class ParameterResults(Released):
 
     def _page(self, alpha: float, full: bool, title: str | None = None, exp: bool = False) -> Page:
         need_flag(full=full, exp=exp)
-        return summary.page(self, self._particulars(), alpha, full, title, exp)
+        normal_quantile(alpha)  # refuses what is no level
+        if title is not None:
+            need_text(title=title)
+        return summary.page(self, self._particulars(), float(alpha), full, title, exp)
 
     def summary(
         self,

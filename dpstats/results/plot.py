@@ -108,7 +108,7 @@ def _whiskers(ax: Axes, y: Any, drawn: Sequence[NDArray[np.float64]], k: int, la
 
 
 def _explain_whiskers(ax: Axes, alpha: float) -> None:
-    level = f"{1 - alpha:.0%} interval"
+    level = f"{1 - float(alpha):.0%} interval"
     ax.plot([], [], color=GREY, lw=4.0, alpha=0.45, label=f"{level}, sampling error")
     ax.plot([], [], color=GREY, lw=1.2, label=f"{level}, with privacy noise")
 
@@ -325,7 +325,7 @@ def histogram(fit: Any, alpha: float = 0.05, *, ax: Axes | None = None) -> Axes:
     name = figure_text(fit.design.inputs[0])
     ax.set_xlabel(f"{name}{rest}")
     ax.set_ylabel("density")
-    return finished(ax, f"Histogram of {name}, {1 - alpha:.0%} intervals", fit.reproducible)
+    return finished(ax, f"Histogram of {name}, {1 - float(alpha):.0%} intervals", fit.reproducible)
 
 
 def sources(
@@ -391,5 +391,5 @@ def sources(
     ]
     ax.set_yticks(range(len(lines) + 1), [*names, f"for {figure_text(fit.estimate.target)}"])
     ax.invert_yaxis()
-    ax.set_xlabel(f"{figure_text(term)}, {1 - alpha:.0%} intervals; weights in brackets")
+    ax.set_xlabel(f"{figure_text(term)}, {1 - float(alpha):.0%} intervals; weights in brackets")
     return finished(ax, "Sites, by cluster, and what is made of them", fit.reproducible)

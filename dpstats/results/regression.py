@@ -114,7 +114,7 @@ class RegressionResults(TermResults):
 
         Raises
         ------
-        OptionError
+        UnavailableError
             If the family is another.
         """
         return dispersion.alpha(self.design.family, self.estimate.released)

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpstats import version
 from dpstats.design import Design, design_from_dict
-from dpstats.errors import OptionError, among, given
+from dpstats.errors import (
+    OptionError,
+    among,
+    given,
+    need_path,
+)
 from dpstats.outputs import FilePath, json_kind, write_output
 from dpstats.privacy import NOT_PRIVATE, SIMULATED, Neighbors
 from dpstats.results import archive
@@ -299,6 +304,9 @@ class Released:
         )
 
     def __getattr__(self, name: str) -> Any:
+        made = getattr(type(self), name, None)
+        if isinstance(made, property) and made.fget is not None:  # refuses, in its own words
+            return made.fget(self)
         raise refuse(self, name)
 
     # Storage --------------------------------------------------------------------------------------
@@ -379,7 +387,7 @@ class Released:
     @classmethod
     def load(cls, path: str | Path) -> Released:
         """Read what `save` wrote; as `from_dict`, whoever wrote the file."""
-        return cls.from_json(Path(path).read_bytes())
+        return cls.from_json(need_path(path=path).read_bytes())
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         # Pickling, copying and sending to a process go through the same whitelist as `save`.

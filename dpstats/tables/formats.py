@@ -162,6 +162,8 @@ def paths_of(data: Any) -> list[Path] | None:
     for each in listed:
         if isinstance(each, str) and (len(each) > _LONGEST or "\n" in each):
             raise DataError(f"data is a text of {len(each):,} characters, and no path of a file.")
+        if isinstance(each, str) and "\0" in each:
+            raise DataError("data is a text with a null byte, and no path of a file.")
         if is_url(each):
             raise DataError(
                 f"{each}: a URL is no path of a file. Pass polars.scan_parquet(...) or a pyarrow "

@@ -16,7 +16,11 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError, OptionError
+from dpstats.errors import (
+    DataError,
+    OptionError,
+    need_path,
+)
 
 __all__ = [
     "CHARGED",
@@ -114,9 +118,7 @@ def scratch_folder(given: str | os.PathLike[str] | None) -> Path:
     named = given if given is not None else os.environ.get(VARIABLE) or os.environ.get("TMPDIR")
     if named is None:  # /tmp may be memory
         named = "/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir()
-    if not isinstance(named, (str, os.PathLike)):
-        raise OptionError(f"scratch is a {type(named).__name__}; the path of a folder is needed.")
-    folder = Path(named).expanduser()
+    folder = need_path(scratch=named).expanduser()
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise OptionError(
             f"Scratch folder {folder}: no folder that can be written to. Name another one with "

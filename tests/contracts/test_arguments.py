@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import tempfile
 import warnings
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -14,8 +18,10 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.datasets import load_svmlight
 from dpstats.errors import DPStatsError
 from dpstats.federated import Site
+from dpstats.results.released import KINDS
 from tests.contracts.cases import METHODS
 
 NUMBER, TEXT = 987654.125, "canaryx"
@@ -61,6 +67,7 @@ SCHEMA = dp.Schema(
     g=dp.Categorical(["a", "b"]),
     b=dp.Boolean(),
 )
+WIDE = dp.Numeric(-9, 9, scale=2.0)
 PRIVACY, NOISE = dp.Central(2.0, 1e-6), dp.SeededNoise(1)
 
 
@@ -90,6 +97,18 @@ class Cases:
         self.sites_model, asked = sites, dp.Federated(2.0, 1e-6, target="a")
         self.sites: Any = sites.fit(asked, noise=NOISE, combine="blend")
         self.summed: Any = sites.fit(asked, noise=NOISE, method="rounds")
+        self.lines: Any = dp.mixture_ols("y ~ x", self.data, SCHEMA, components=1).fit(
+            PRIVACY, noise=NOISE
+        )
+        self.levels: Any = dp.mnlogit("g ~ x", self.data, SCHEMA).fit(PRIVACY, noise=NOISE)
+        both = dp.gaussian_mixture("~ x + y", self.data, dp.Schema(x=WIDE, y=WIDE), symmetric=True)
+        self.both: Any = both.fit(PRIVACY, noise=NOISE)
+        self.plan = self.mean.plan(PRIVACY)
+        self.folder = Path(tempfile.mkdtemp())
+        self.witness = dp.Ledger.open(self.folder / "a.ledger", 1.0, 1e-6).witness
+        self.fit.save(self.folder / "fit.json")
+        SCHEMA.save(self.folder / "schema.json")
+        (self.folder / "rows.svm").write_text("1 1:2\n")
         self.averaged: Any = sites.fit(asked, noise=NOISE, sparsity=1, method="averaged-sparse")
 
 
@@ -217,7 +236,90 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "Site": (Site, {"name": "a", "data": c.data, "schema": SCHEMA}),
         "randomizer": (c.model.randomizer, {"privacy": dp.Local(1.0)}),
         "methods": (dp.methods, {"model": "ols", "trust": "central"}),
+        **_more(c),
     }
+
+
+def _more(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
+    """Further functions, each with what it takes beside what is tried above."""
+    table = {"data": c.data, "schema": SCHEMA}
+    return {
+        "poisson": (dp.poisson, {"formula": "e ~ x", **table, "n": None}),
+        "probit": (dp.probit, {"formula": "b ~ x", **table, "n": None}),
+        "symmetric mixture": (dp.mixture_ols, {"formula": "y ~ x", **table, "symmetric": True}),
+        "mean of n": (dp.mean, {"formula": "y", "schema": SCHEMA, "n": 99}),
+        **{
+            f"{name} of n": (getattr(dp, name), {**asked, "schema": SCHEMA, "n": 99})
+            for name, asked in _OF_N.items()
+        },
+        "Central of rows": (dp.Central, {"epsilon": 1.0, "rows": 100, "large_delta": False}),
+        "Local devices": (dp.Local, {"epsilon": 1.0, "interactive": True, "large_delta": False}),
+        "LabelOnly delta": (dp.LabelOnly, {"epsilon": 1.0, "curator": True, "large_delta": False}),
+        "Federated rows": (
+            dp.Federated,
+            {"epsilon": 1.0, "delta": 1e-6, "target": "a", "rows": {"a": 10}, "budgets": {}},
+        ),
+        "units": (dp.Schema, {"unit": "who", "max_rows": 2, "x": dp.Numeric(0, 1)}),
+        "units' range": (
+            dp.private_range,
+            {"column": "y", "data": c.data, "privacy": PRIVACY, "unit": None, "max_rows": None},
+        ),
+        "power of n": (
+            dp.power,
+            {"model": dp.mean("y", schema=SCHEMA, n=99), "privacy": PRIVACY, "effect": 1, "n": 9},
+        ),
+        "charge flags": (
+            c.ledger.charge,
+            {"plan": c.plan, "label": "", "reproducible": True},
+        ),
+        "Ledger.open": (
+            dp.Ledger.open,
+            {"path": c.folder / "a.ledger", "epsilon": 1.0, "delta": 1e-6, "witness": c.witness},
+        ),
+        "load": (dp.load, {"path": c.folder / "fit.json"}),
+        "Schema.load": (dp.Schema.load, {"path": c.folder / "schema.json"}),
+        "load_svmlight": (
+            load_svmlight,
+            {"path": c.folder / "rows.svm", "n_features": None, "zero_based": False},
+        ),
+        "weights": (
+            dp.ols,
+            {"formula": "y ~ x", **table, "weights": "e", "weight_type": None},
+        ),
+        "draw exp": (dp.plot.coefficients, {"fits": [c.logit], "intercept": False, "exp": False}),
+        "forest exp": (dp.plot.forest, {"fits": [c.logit], "term": "x", "exp": False}),
+        "to_html": (c.fit.to_html, {"alpha": 0.05, "full": False}),
+        "to_markdown": (c.fit.to_markdown, {"alpha": 0.05, "full": False}),
+        "scratch": (c.mean.fit, {"privacy": PRIVACY, "scratch": None, "progress": None}),
+        "collector": (c.mean.collector, {"privacy": dp.Local(1.0)}),
+        "lines' proba": (c.lines.predict_proba, {"table": c.data}),
+        "levels predict": (c.levels.predict, {"exog": c.new, "clip": True}),
+        "levels prediction": (c.levels.get_prediction, {"exog": c.new, "clip": True}),
+        "levels margins": (
+            c.levels.get_margeff,
+            {"at": "overall", "new": c.new, "dummy": False, "count": False},
+        ),
+        "prediction held": (c.logit.get_prediction, {"exog": c.new, "clip": True}),
+        "mixture conf_int": (c.mixture.conf_int, {"alpha": 0.05, "cols": None}),
+        "lines' conf_int": (c.lines.conf_int, {"alpha": 0.05, "cols": None}),
+        "lines' sample": (c.lines.sample, {"table": c.new, "seed": 0}),
+        "both signs": (c.both.sample, {"n": 3, "seed": 0}),
+    }
+
+
+_OF_N: dict[str, dict[str, Any]] = {
+    **{name: {"formula": "y ~ x"} for name in ("ols", "quantreg")},
+    **{name: {"formula": "b ~ x"} for name in ("logit", "probit", "glm")},
+    **{name: {"formula": "e ~ x"} for name in ("poisson", "negativebinomial")},
+    **{name: {"column": "y"} for name in ("quantile", "histogram", "variance")},
+    "gaussian_mixture": {"formula": "~ x", "symmetric": False},
+    "mixture_ols": {"formula": "y ~ x"},
+    "mnlogit": {"formula": "g ~ x"},
+    "proportion": {"column": "g"},
+    "crosstab": {"index": "g", "columns": "b"},
+    "corr": {"columns": ["x", "y"]},
+    "ttest": {"formula": "y ~ g"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +334,8 @@ class _Names(Cases):
         self.data = self.new = self.crosstab = _Anything()
         self.model = self.mean = self.fit = self.logit = self.mixture = self.histogram = _Anything()
         self.sites = self.sites_model = self.summed = self.averaged = _Anything()
-        self.ledger = _Anything()
+        self.lines = self.levels = self.both = self.plan = self.witness = _Anything()
+        self.ledger, self.folder = _Anything(), Path()
 
 
 class _Anything:
@@ -246,6 +349,14 @@ class _Anything:
 
 
 NAMES = list(_calls(_Names()))
+
+
+def shown(value: object) -> str:
+    """What was given, for a failing test."""
+    try:
+        return repr(value)[:30]
+    except Exception:
+        return type(value).__name__
 
 
 def said(error: BaseException) -> str:
@@ -275,7 +386,7 @@ def test_an_option_of_a_method_is_planned_or_refused_without_rows(case: Any) -> 
                     wrong.append(f"{option}={type(value).__name__} is quoted: {text[:90]}")
             except Exception as error:
                 kind = type(error).__name__
-                wrong.append(f"{option}={value!r:.30} is a {kind}: {str(error)[:80]}")
+                wrong.append(f"{option}={shown(value)} is a {kind}: {str(error)[:80]}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -315,8 +426,74 @@ def test_what_is_no_option_is_refused_in_words_without_rows(cases: Cases, name: 
                         assert cases.ledger.spent == spent
                 except Exception as error:
                     kind = type(error).__name__
-                    wrong.append(f"{argument}={value!r:.30} is a {kind}: {str(error)[:80]}")
+                    wrong.append(f"{argument}={shown(value)} is a {kind}: {str(error)[:80]}")
                 else:
                     spent = cases.ledger.spent
                 plt.close("all")
     assert not wrong, "\n".join(wrong)
+
+
+# Flags and counts ---------------------------------------------------------------------------------
+
+NO_FLAGS: list[Any] = [0, 1, "no", "", "True", 1.0, np.True_, [], {}, object()]
+NO_COUNTS: list[Any] = [2.5, 2.0, True, "3", float("nan"), np.float64(2), -1, Fraction(3)]
+# What is used inside alone, or takes a keyword that is a column of another kind.
+APART = {"Question", "Randomizer.__init__", "SeededNoise.apart", "_SmallDelta.check_delta"}
+OF_KIND = re.compile(r"(int|bool)( \| None)?")
+
+
+def _kind(parameter: inspect.Parameter) -> str:
+    """ "bool" or "int" where that is what an argument is, or None; empty for any other."""
+    asked = parameter.annotation
+    found = OF_KIND.fullmatch(asked if isinstance(asked, str) else getattr(asked, "__name__", ""))
+    return found[1] if found else ""
+
+
+def _public() -> dict[str, Any]:
+    """Functions, constructors and methods that a user calls, by their qualified names."""
+    things = [getattr(module, name) for module in (dp, dp.plot) for name in module.__all__]
+    found: dict[str, Any] = {}
+    for thing in [*things, load_svmlight, *KINDS.values()]:
+        members = [thing]
+        if inspect.isclass(thing):
+            members = [m for n, m in inspect.getmembers(thing) if n[0] != "_" or n == "__init__"]
+        for member in members:
+            function = inspect.unwrap(getattr(member, "__func__", member))
+            name = getattr(function, "__qualname__", "")
+            if inspect.isfunction(function) and function.__module__.startswith("dpstats"):
+                found[f"{thing.__name__}.__init__" if "__create_fn__" in name else name] = function
+    return found
+
+
+def _flags_and_counts() -> set[tuple[str, str]]:
+    return {
+        (name, each)
+        for name, function in _public().items()
+        for each, parameter in inspect.signature(function).parameters.items()
+        if _kind(parameter) and not any(name.startswith(apart) for apart in APART)
+    }
+
+
+def _called(function: Any) -> str:
+    function = function.__init__ if inspect.isclass(function) else function
+    return inspect.unwrap(getattr(function, "__func__", function)).__qualname__
+
+
+def test_every_flag_and_count_has_a_line(cases: Cases) -> None:
+    tried = {
+        (_called(function), argument)
+        for function, arguments in _calls(cases).values()
+        for argument in arguments
+    }
+    assert not _flags_and_counts() - tried
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_flag_is_a_bool_and_a_count_a_whole_number(cases: Cases, name: str) -> None:
+    function, arguments = _calls(cases)[name]
+    signature = inspect.signature(function).parameters
+    for argument in arguments:
+        kind = _kind(signature[argument]) if argument in signature else ""
+        for value in {"bool": NO_FLAGS, "int": NO_COUNTS, "": []}[kind]:
+            with pytest.raises(DPStatsError):
+                function(**{**arguments, argument: value})
