@@ -125,8 +125,8 @@ class Terms:
             guesses=guesses,
         )
 
-    def expression(self, text: str) -> Expression:
-        """The row-wise function that a numeric term means.
+    def expression(self, text: str, tree: ast.expr | None = None) -> Expression:
+        """The row-wise function that a numeric term means, whose tree may be known.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class Terms:
             an operation that is not allowed; or if its bounds cannot be derived from the schema.
         """
         try:
-            found = self._build(parse_term(text), text)
+            found = self._build(parse_term(text) if tree is None else tree, text)
         except (SyntaxError, OverflowError, RecursionError, MemoryError):
             raise FormulaError(f"Term {text!r} cannot be parsed.") from None
         if not found.columns:
@@ -151,7 +151,7 @@ class Terms:
             )
         return found
 
-    def categorical(self, text: str) -> str | None:
+    def categorical(self, text: str, tree: ast.expr) -> str | None:
         """Column of a ``C(column, contrasts)`` term; None if `text` is no such term.
 
         Raises
@@ -159,10 +159,6 @@ class Terms:
         FormulaError
             If the column is not declared with levels, or the contrasts are not known ones.
         """
-        try:
-            tree = parse_term(text)
-        except SyntaxError:
-            return None
         if not (isinstance(tree, ast.Call) and dotted(tree.func) == "C"):
             return None
         name = self._name(tree.args[0]) if tree.args else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpstats.design import Design
-from dpstats.design.syntax import most_terms
+from dpstats.design.expansion import most_terms
 from dpstats.federated.question import Question
 from dpstats.models import door
 from dpstats.schema import Schema

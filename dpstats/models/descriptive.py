@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from dpstats.accounting import Ledger
+from dpstats.design.written import sides
 from dpstats.errors import OptionError, given, need_names, need_text
 from dpstats.estimators.columns import QUARTILES, checked_bins, checked_levels
 from dpstats.mechanisms.noise import Noise
@@ -205,10 +206,10 @@ def mean(
         raise OptionError("mean(..., by=...): sites= is for the mean of all rows.")
     data = placed(data, engine)
     need_text(formula=formula)
-    column, _, right = formula.partition("~")
-    if formula in required(schema):
+    column, right = sides(formula)
+    if not column or formula in required(schema):
         column, right = formula, ""
-    if right.strip() not in ("", "1"):
+    if right not in ("", "1"):
         raise OptionError(f'mean({formula!r}): write mean("y") or mean("y ~ 1").')
     name = recipes.unquoted(column, schema)
     return Model("group means", *_grouped(name, by, data, schema, n), missing=missing)
@@ -340,8 +341,8 @@ def ttest(
     ('b - a', 'mean of a', 'mean of b')
     """
     need_text(formula=formula)
-    left, tilde, right = (part.strip() for part in formula.partition("~"))
-    if not (tilde and left and right) or "~" in right:
+    left, right = sides(formula)
+    if not (left and right) or sides(right)[0]:
         raise OptionError(f'ttest({formula!r}): write ttest("y ~ g"), a column and its two groups.')
     left, right = (recipes.unquoted(side, schema) for side in (left, right))
     parts = _grouped(left, right, data, schema, n)
