@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.design.contrasts import contrast_classes
 from dpstats.design.expansion import check_term
 from dpstats.design.formulas import parsed
 from dpstats.design.written import Written, reason
@@ -102,6 +103,10 @@ class RightSide:
         """Columns as terms read them."""
         return self.written.frame(frame, [factor.expr for factor in self._factors])
 
+    def context(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """Variables, and what stands for texts of the formula."""
+        return {**contrast_classes(), **known, **self.written.texts}
+
     def learned(self, spec: Any) -> dict[str, Any]:
         """What a specification learned, as JSON; raises TypeError where it cannot be written."""
         encoders = {
@@ -175,7 +180,7 @@ def materialized(
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            made = PandasMaterializer(seen, context=known).get_model_matrix(
+            made = PandasMaterializer(seen, context=side.context(known)).get_model_matrix(
                 side.terms, drop_rows=dropped, output="numpy", na_action="drop"
             )
     except Exception as error:
@@ -220,7 +225,7 @@ def _made(
     from formulaic.materializers import PandasMaterializer
 
     seen = side.frame(frame)
-    maker = PandasMaterializer(seen, context=known)
+    maker = PandasMaterializer(seen, context=side.context(known))
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # an unseen level is found by whoever asks

@@ -11,7 +11,7 @@ from dpstats.design.written import MOST_OPERATIONS, Written, parsed_term
 from dpstats.errors import FormulaError
 from dpstats.stored import LARGEST
 
-__all__ = ["MOST_TERMS", "check_expansion", "check_term", "most_terms"]
+__all__ = ["MOST_TERMS", "check_expansion", "check_sizes", "check_term", "most_terms"]
 
 MOST_TERMS = 1_000_000  # once written out: some ten seconds
 MOST_PRODUCTS = 1_000_000  # that a power makes, before equal ones are dropped: two seconds or so
@@ -43,7 +43,7 @@ class Expansion(NamedTuple):
     products: float
 
 
-_BINDS = {"~": 0, "|": 0, "+": 1, "-": 1, "*": 2, "/": 2, "in": 2, ":": 3, "**": 4, "^": 4}
+_BINDS = {"~": 0, "+": 1, "-": 1, "*": 2, "/": 2, "in": 2, ":": 3, "**": 4, "^": 4}
 
 
 def expansion(written: Written, text: str, columns: int = 1) -> Expansion:
@@ -62,6 +62,8 @@ def expansion(written: Written, text: str, columns: int = 1) -> Expansion:
     tokens = written.tokens(text)
     try:
         return _written_out(_in_order(written, tokens, columns))
+    except FormulaError:
+        raise
     except (IndexError, KeyError, ValueError):
         raise FormulaError(
             f"Formula {written.shown!r} cannot be parsed: an operator or a bracket lacks what "
@@ -89,6 +91,11 @@ def _in_order(written: Written, tokens: Iterable[Any], columns: int) -> Iterator
         for symbol in _symbols(text) if kind == "OPERATOR" and text != "." else ():
             if operand and symbol in "+-":
                 continue
+            if symbol == "|":
+                raise FormulaError(
+                    f"Formula {written.shown!r} has several parts; one left and one right side "
+                    "are needed."
+                )
             if operand:  # as in "~ x"
                 yield _Size(0, 0, 0)
             while waiting and waiting[-1] != "(" and _BINDS[waiting[-1]] >= _BINDS[symbol]:
@@ -186,25 +193,36 @@ def check_term(written: Written, text: str, variables: Mapping[str, Any] | None 
             f"{MOST_OPERATIONS} operations within each other."
         ) from None
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            for option, value in _asked(node, variables or {}):
-                size = len(value) if isinstance(value, (list, tuple)) else value
-                limit = MOST_DEGREE if option == "degree" else MOST_DF
-                if isinstance(size, (int, float)) and not size <= limit:
-                    given = (
-                        f"{len(value):,} {option}" if size is not value else f"{option}={size:,}"
-                    )
-                    raise FormulaError(
-                        f"Term {written.visible(text)!r} asks for {given}; at most {limit} are "
-                        "allowed: more bends than rows could tell apart."
-                    )
-                most += int(size) + 4 if isinstance(size, (int, float)) else 0
+        if isinstance(node, ast.Call):
+            most += check_sizes(node, written.visible(text), variables)
     return max(most, 1)
+
+
+def check_sizes(call: ast.Call, text: str, variables: Mapping[str, Any] | None = None) -> int:
+    """No fewer columns than a spline or polynomial makes; 0 of any other call.
+
+    Raises
+    ------
+    FormulaError
+        If it has more columns or a higher degree than allowed, of the term `text`.
+    """
+    most = 0
+    for option, value in _asked(call, variables or {}):
+        size = len(value) if isinstance(value, (list, tuple)) else value
+        limit = MOST_DEGREE if option == "degree" else MOST_DF
+        if isinstance(size, (int, float)) and not size <= limit:
+            given = f"{option}={size:,}" if size is value else f"{size:,} {option}"
+            raise FormulaError(
+                f"Term {text!r} asks for {given}; at most {limit} are allowed: more bends than "
+                "rows could tell apart."
+            )
+        most += int(size) + 4 if isinstance(size, (int, float)) else 0
+    return most
 
 
 def _asked(node: ast.Call, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """What a call of a basis says of its size."""
-    options = _SIZES.get(node.func.id, ())  # type: ignore[attr-defined]
+    options = _SIZES.get(node.func.id, ()) if isinstance(node.func, ast.Name) else ()
     given = dict(zip(options, node.args[1:], strict=False))
     given |= {k.arg: k.value for k in node.keywords if k.arg in options}
     for option, value in given.items():

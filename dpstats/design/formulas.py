@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpstats.design.blocks import Factor, TermColumns, coded_factor, intercept, plain_columns
+from dpstats.design.contrasts import contrast_classes
 from dpstats.design.expansion import check_expansion
 from dpstats.design.operations import Expression, check_row_local
 from dpstats.design.public import public_frame, public_rows
@@ -192,6 +193,7 @@ def _read_terms(
     written: Written, columns: Sequence[str], terms: Terms
 ) -> tuple[Any, dict[str, str | Factor]]:
     """Terms of the right side, and what each of their factors is."""
+    check_expansion(written, written.text, len(columns))
     # All that is written, also what a minus takes out again, before formulaic sees it.
     factors = {
         text: _checked_factor(written, text, terms, name)
@@ -310,7 +312,8 @@ def _model_spec(
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            made = PandasMaterializer(frame, context={}).get_model_matrix(
+            known = {**contrast_classes(), **written.texts}
+            made = PandasMaterializer(frame, context=known).get_model_matrix(
                 right, output="numpy", na_action="ignore"
             )
     except Exception as error:

@@ -30,10 +30,11 @@ MOST_PARTS = 40_000  # names and operators: formulaic's time grows with their sq
 _PARTS = re.compile(
     r"""(?<![\w.])Q\(\s*(?P<Q>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")\s*\)
     |`(?P<name>[^`]*)`
-    |'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"
+    |(?P<text>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")
     |(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<tilde>~)""",
     re.VERBOSE | re.DOTALL,
 )
+_HARD = re.compile(r"""['"`\\(){}\[\]]""")  # in a text within a call
 _CALLED = re.compile(r"[\w.)\]`]")  # before a bracket that is no bracket of terms
 
 
@@ -49,6 +50,8 @@ class Written:
         With aliases: what formulaic parses, and what is checked before.
     names : mapping of str to str
         The columns that aliases stand for.
+    texts : mapping of str to str
+        Texts, such as levels, that aliases stand for: formulaic cannot read quotes or brackets.
     tilde : int
         Where the right side begins in `text`; 0 where there is no ``~``.
     """
@@ -56,6 +59,7 @@ class Written:
     shown: str
     text: str
     names: Mapping[str, str]
+    texts: Mapping[str, str]
     tilde: int
     _forms: Mapping[str, str]
 
@@ -91,18 +95,14 @@ class Written:
                 del calls[max(len(calls) - 1, 1) :]
             elif part["tilde"] and not tilde:
                 tilde = sum(map(len, pieces)) + part.end() - last
-            elif part["Q"] or part["name"]:
-                name = ast.literal_eval(part["Q"]) if part["Q"] else part["name"]
-                form = part[0] if part["Q"] else "`" * calls[-1] + name + "`" * calls[-1]
-                plain = _is_word(name) if calls[-1] else _is_name(name)
-                alias = name if plain and not part["Q"] else aliases.of(name, form)
-                pieces += [formula[last : part.start()], f" {alias} "]
+            elif found := _alias(part, calls[-1], aliases):
+                pieces += [formula[last : part.start()], f" {found} "]
                 last = part.end()
         text = "".join([*pieces, formula[last:]])
         for name in columns:
             if not _is_name(name):
                 aliases.of(name, name)
-        return cls(formula, text, aliases.names, tilde, aliases.forms)
+        return cls(formula, text, aliases.names, aliases.texts, tilde, aliases.forms)
 
     @property
     def left(self) -> str:
@@ -134,8 +134,8 @@ class Written:
     def hidden(self, text: str) -> str:
         """Inverse of `visible`, of a call."""
         again = Written.of(text, term=True)
-        known = {(name, self._forms[alias]): alias for alias, name in self.names.items()}
-        forms = {a: known.get((n, again._forms[a]), a) for a, n in again.names.items()}
+        known = {form: alias for alias, form in self._forms.items()}
+        forms = {alias: known.get(form, alias) for alias, form in again._forms.items()}
         return ast.unparse(parsed_term(self._replaced(forms, again.text))) if forms else text
 
     def frame(self, frame: pd.DataFrame, factors: Iterable[str]) -> pd.DataFrame:
@@ -155,9 +155,8 @@ class Written:
         SyntaxError
             If it is no expression.
         """
-        return (
-            _QuotedNames(self.names).visit(parsed_term(text)) if self.names else parsed_term(text)
-        )
+        tree = parsed_term(text)
+        return _Unaliased(self).visit(tree) if self._forms else tree
 
     def tokens(self, text: str) -> list[Any]:
         """Formulaic's tokens of a part of `text`.
@@ -208,22 +207,40 @@ def _check_length(text: str) -> None:
         )
 
 
+def _alias(part: re.Match[str], called: bool, aliases: _Aliases) -> str:
+    """What stands for a quoted name, or a text; empty where it may stay as it is."""
+    try:
+        text = ast.literal_eval(part["Q"] or part["text"] or "''")
+    except (SyntaxError, ValueError):  # "\\N{no name}"
+        return ""
+    if part["text"]:
+        return aliases.of(text, repr(text), aliases.texts) if _HARD.search(text) else ""
+    if part["Q"]:
+        return aliases.of(text, f"Q({text!r})")
+    name = part["name"] or ""
+    if called:
+        return name if _is_word(name) else aliases.of(name, f"`{name}`")
+    return name if not name or _is_name(name) else aliases.of(name, name)
+
+
 class _Aliases:
     """Names for quoted names, none of which is in the formula."""
 
     def __init__(self, taken: Collection[str]) -> None:
         self._taken, self._known = set(taken), dict[tuple[str, str], str]()
         self.names: dict[str, str] = {}
+        self.texts: dict[str, str] = {}
         self.forms: dict[str, str] = {}
 
-    def of(self, name: str, form: str) -> str:
+    def of(self, name: str, form: str, among: dict[str, str] | None = None) -> str:
+        among = self.names if among is None else among
         if (name, form) not in self._known:
             alias = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name))
             alias = alias if alias[:1].isidentifier() else f"_{alias}"
             while alias in self._taken or not _is_word(alias):
                 alias += "_"
             self._taken.add(alias)
-            self._known[name, form], self.names[alias], self.forms[alias] = alias, name, form
+            self._known[name, form], among[alias], self.forms[alias] = alias, name, form
         return self._known[name, form]
 
 
@@ -258,16 +275,19 @@ def _is_word(text: str) -> bool:
     return text.isidentifier() and same and not keyword.iskeyword(text) and text not in TRANSFORMS
 
 
-class _QuotedNames(ast.NodeTransformer):
-    """Puts Q('name') in the place of the aliases that stand for quoted names."""
+class _Unaliased(ast.NodeTransformer):
+    """Puts Q('name'), or a text, in the place of its alias."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = names
+    def __init__(self, written: Written) -> None:
+        self._written = written
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id not in self._names:
+        if node.id in self._written.texts:
+            return ast.Constant(self._written.texts[node.id])
+        if node.id not in self._written.names:
             return node
-        return ast.Call(ast.Name("Q", ast.Load()), [ast.Constant(self._names[node.id])], [])
+        name = ast.Constant(self._written.names[node.id])
+        return ast.Call(ast.Name("Q", ast.Load()), [name], [])
 
 
 def _reads(text: str) -> list[str]:
