@@ -6,10 +6,12 @@ goes through the one function of its format, so a name is shown and does nothing
 
 from __future__ import annotations
 
+import difflib
 import html
 import math
 import re
 import textwrap
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -28,6 +30,7 @@ __all__ = [
     "grid",
     "html_text",
     "latex_text",
+    "look_alike",
     "markdown_text",
     "outward",
     "plain",
@@ -144,6 +147,45 @@ def wording(how: Callable[[str], str]) -> Iterator[None]:
 def reword(text: str) -> str:
     """An explanation, in the words of who reads it."""
     return _WORDING.get()(text)
+
+
+# -- names that nearly are those that there are ----------------------------------------------------
+
+
+def look_alike(name: str, known: Iterable[str]) -> str:
+    """Which of the known names is nearly this one, and why it differs; empty if none is.
+
+    Composed and decomposed letters, micro sign and Greek mu, cases and spaces look alike.
+    """
+    names = [str(other) for other in known]
+    folded = [other for other in names if _folded(other) == _folded(name)]
+    close = folded or difflib.get_close_matches(name, names, n=1)
+    return f"Did you mean {close[0]!r}{_difference(name, close[0])}?" if close else ""
+
+
+def _folded(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def _difference(name: str, other: str) -> str:
+    """Why two names that look alike are not one."""
+    if _folded(name) != _folded(other):
+        return ""
+    if name.strip() == other.strip():
+        before, after = len(other) - len(other.lstrip()), len(other) - len(other.rstrip())
+        return f", with {before} spaces at its beginning and {after} at its end"
+    if unicodedata.normalize("NFKC", name) == unicodedata.normalize("NFKC", other):
+        return f", of the characters {_points(other)} and not {_points(name)}"
+    same = unicodedata.normalize("NFKC", name.casefold()) == unicodedata.normalize(
+        "NFKC", other.casefold()
+    )
+    return ", in other upper and lower case" if same else ", with other spaces"
+
+
+def _points(name: str) -> str:
+    """The code points of what is no plain letter, or of all."""
+    odd = [c for c in name if not (c.isascii() and c.isalnum())]
+    return " ".join(f"U+{ord(c):04X}" for c in odd or name)
 
 
 # -- layout for terminals --------------------------------------------------------------------------

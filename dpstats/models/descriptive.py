@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dpstats.design.written import sides
 from dpstats.errors import OptionError, given, need_names, need_text
 from dpstats.estimators.columns import QUARTILES, checked_bins, checked_levels
 from dpstats.models import recipes, regressions
@@ -131,10 +132,10 @@ def mean(
 def _one_column(formula: str, schema: Schema | None, asked: str) -> str:
     """The column of ``"y"`` or ``"y ~ 1"``, whose groups are named apart, by ``by=``."""
     need_text(formula=formula)
-    column, _, right = formula.partition("~")
-    if formula in required(schema):
+    column, right = sides(formula)
+    if not column or formula in required(schema):
         column, right = formula, ""
-    if right.strip() not in ("", "1"):
+    if right not in ("", "1"):
         raise OptionError(f'{asked}({formula!r}, by=...): write {asked}("y", by="g").')
     return recipes.unquoted(column, schema)
 
@@ -273,8 +274,8 @@ def ttest(
     """
     need_text(formula=formula)
     if by is None:
-        left, _, right = (part.strip() for part in formula.partition("~"))
-        if not (left and right) or "~" in right:
+        left, right = sides(formula)
+        if not (left and right) or sides(right)[0]:
             raise OptionError(
                 f'ttest({formula!r}): write ttest("y ~ g") or ttest("y", by="g"), a column and its '
                 "two groups."

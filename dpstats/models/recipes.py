@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
 from dpstats.design.mistakes import is_mistaken
+from dpstats.design.written import quoted, term
 from dpstats.errors import (
     DataError,
     FormulaError,
@@ -274,17 +275,6 @@ def unquoted(text: str, schema: Schema | None) -> str:
     except (ValueError, SyntaxError):
         return name
     return inside if isinstance(inside, str) else name
-
-
-def quoted(column: str) -> str:
-    """A column of any name, such as one that holds a bracket, in a formula."""
-    text = (c if c.isalnum() or not c.isascii() else f"\\x{ord(c):02x}" for c in column)
-    return f"Q('{''.join(text)}')"
-
-
-def term(column: str) -> str:
-    """A column as a term of a right side, where formulaic reads quotes inside of quotes."""
-    return quoted(column) if set("`~") & set(column) else f"`{column}`"
 
 
 def table_of(data: Any, sites: str | None, engine: Dask | None) -> Any:

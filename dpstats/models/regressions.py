@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from dpstats.design.written import sides
 from dpstats.errors import OptionError, need_text
 from dpstats.estimators.base import need_level
 from dpstats.families import BINOMIAL, MULTINOMIAL, Family
@@ -16,6 +17,7 @@ from dpstats.models.recipes import (
     required,
     table_of,
     term,
+    unquoted,
     variables,
 )
 from dpstats.schema import Schema
@@ -433,9 +435,9 @@ def mean(
     name = formula.strip()
     alone = name in required(schema)  # a column of any name, such as one that holds a space
     column = name if name.isidentifier() or not alone else term(name)
-    text = formula if "~" in formula and not alone else f"{column} ~ 1"
+    text = formula if sides(formula)[0] and not alone else f"{column} ~ 1"
     recipe = Formula(text, required(schema))
-    check_widths([name if alone else text.partition("~")[0].strip()], recipe.schema)
+    check_widths([name if alone else unquoted(sides(text)[0], recipe.schema)], recipe.schema)
     model = Model("mean", recipe, table_of(data, sites, engine), n, missing=missing)
     if not (model.design.has_intercept and len(model.design.names) == 1):
         raise OptionError(
