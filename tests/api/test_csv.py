@@ -103,6 +103,12 @@ def test_a_parquet_file_has_no_separator(df: pd.DataFrame, tmp_path: Path) -> No
     assert repr(site) == "<site 'a'>"
 
 
+def test_a_cluster_reads_no_csv_and_says_so(european: Path) -> None:
+    how = dp.CSV(european, **EUROPEAN)
+    with pytest.raises(DataError, match=r"data\.csv is no Parquet file"):
+        dp.ols("y ~ x", how, SCHEMA, engine=dp.Dask("localhost:1"))
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
