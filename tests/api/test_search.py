@@ -126,6 +126,7 @@ def test_nothing_that_is_kept_is_of_the_rows() -> None:
     assert not secrets.in_object(made)
     assert secrets.in_object({"planted": x}), "the search sees"
     assert len(pickle.dumps(made)) < 100_000
+    assert all("NOT private" in mark for mark in made.cv_results_["noise"])
     for name, kept in made.cv_results_.items():
         assert len(kept) == 2, name
 
@@ -153,6 +154,7 @@ def test_it_predicts_and_refuses_an_exact_score() -> None:
     with pytest.raises(PrivateQuantityError, match=r"dpstats\.evaluate"):
         made.score(X, event)
     assert not hasattr(search(), "predict_proba")
+    assert "noise" not in made.cv_results_
 
 
 def test_a_table_and_its_schema_are_searched_too() -> None:
