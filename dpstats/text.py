@@ -327,10 +327,11 @@ def _decade(size: float) -> int:
 
 
 def rounded(frame: pd.DataFrame, errors: Any) -> pd.DataFrame:
-    """A table of numbers as texts, each to the second digit of its error, in the same shape."""
+    """A table as texts, numbers to the second digit of their errors, which are of its shape."""
     made = frame.astype(object)
     for i, j in product(*map(range, frame.shape)):
-        made.iat[i, j] = by_error(float(frame.iat[i, j]), float(errors[i, j]))
+        cell = frame.iat[i, j]
+        made.iat[i, j] = cell if isinstance(cell, str) else by_error(float(cell), errors[i, j])
     return made
 
 

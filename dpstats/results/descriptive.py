@@ -111,14 +111,14 @@ class DescriptiveResults(ParameterResults):
         return self.conf_int(alpha).set_axis(["lower", "upper"], axis=1)
 
 
-_COUNTED = ("count", "missing")  # columns of rows, which are whole
+_COUNTED = "count"  # column of rows, which are whole
 WHOLE = 10.0  # wording: error from which on two digits of it are whole
 _FINE = 1e-6  # wording: of a range, below which nothing is read
 
 
 def print_by_error(frame: pd.DataFrame, errors: Array) -> pd.DataFrame:
     """A table as it is printed, errors being of its shape."""
-    counted = frame.columns.isin(_COUNTED)
+    counted = np.asarray(frame.columns == _COUNTED)
     return rounded(frame, np.where(counted & ~(errors > WHOLE), WHOLE, errors))
 
 

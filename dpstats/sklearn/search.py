@@ -24,9 +24,8 @@ from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.models import regressions
 from dpstats.models.checks import check_paid
 from dpstats.models.model import Model
-from dpstats.privacy import Central
+from dpstats.privacy import NOT_PRIVATE, Central
 from dpstats.protocol import Plan
-from dpstats.results import Released
 from dpstats.schema import Numeric, Schema
 from dpstats.sklearn.base import PrivateRegression
 
@@ -123,7 +122,8 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         Minus the noisy loss of the setting that was chosen; the choice flatters it.
     cv_results_ : dict
         ``params``, and by setting ``mean_test_score`` (minus the noisy loss), ``std_test_score``
-        (its standard error, noise included) and ``rank_test_score``.
+        (its standard error, noise included) and ``rank_test_score``; ``noise`` says where it was
+        seeded.
     best_estimator_ : estimator
         Fitted to all rows; `predict` and what else it has are those of the search.
     plan_ : SearchPlan
@@ -332,6 +332,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             "mean_test_score": scores,
             "std_test_score": errors,
             "rank_test_score": np.argsort(np.argsort(-scores)) + 1,
+            **({"noise": [NOT_PRIVATE] * scores.size} if noise.reproducible else {}),
         }
         self.best_index_ = at = int(np.argmax(scores))
         self.best_score_, self.best_params_ = float(scores[at]), self.cv_results_["params"][at]
@@ -354,7 +355,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     # -- the choice ----------------------------------------------------------------------------
 
     @property
-    def results_(self) -> Released:
+    def results_(self) -> Any:
         """The fit of the choice to all rows; its privacy is that fit's, `plan_` has the whole."""
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_.results_

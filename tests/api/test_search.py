@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dpstats as dp
-from dpstats.accounting import Ledger, epsilon_of
+from dpstats.accounting import Gaussian, Laplace, Ledger, Pure, Selection, epsilon_of
 from dpstats.errors import BudgetError, DPStatsError, OptionError, PrivateQuantityError
 from dpstats.sklearn import PrivateGridSearch, PrivateLinearRegression, PrivateLogisticRegression
 from dpstats.sklearn import search as module
@@ -66,16 +67,16 @@ def test_the_entry_of_the_ledger_is_the_composition_of_all_that_ran(
 
 
 def test_whichever_setting_is_chosen_its_mechanisms_are_charged() -> None:
-    grid = [{"fit_intercept": [True]}, {"method": ["omp"], "sparsity": [1, 2]}]
-    plan = search(grid).plan(X, Y)
-    _, *last = plan.events
-    whole = module._whichever(plan.refits)
-    assert tuple(last) == whole
-    for refit in plan.refits:
-        for kind in {type(e) for e in refit.events}:
-            of_kind = [[e for e in events if type(e) is kind] for events in (refit.events, whole)]
-            assert epsilon_of(of_kind[0], DELTA) <= epsilon_of(of_kind[1], DELTA) * (1 + 1e-9)
-    assert epsilon_of(plan.events, DELTA) <= 2.0
+    one = (Gaussian(2.0), Gaussian(3.0), Selection(0.1, 2), Laplace(4.0))
+    two = (Gaussian(1.5), Laplace(4.0), Laplace(4.0), Pure(0.2))
+    for plans in ((one, two), (two, one)):
+        whole = module._whichever([SimpleNamespace(events=events) for events in plans])  # type: ignore[misc]
+        expected = [Gaussian(1.5), Selection(0.1, 2), Laplace(4.0), Laplace(4.0), Pure(0.2)]
+        assert Counter(whole) == Counter(expected), "of Gaussian events those with the larger mu"
+    grid = [{"method": ["omp", "frank-wolfe"], "sparsity": [1]}, {"fit_intercept": [True]}]
+    plan = search(grid, noise=None).plan(X, Y)
+    assert tuple(plan.events[1:]) == module._whichever(plan.refits)
+    assert 1.8 < epsilon_of(plan.events, DELTA) <= 2.0
 
 
 def test_no_row_is_read_before_the_charge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +126,7 @@ def test_nothing_that_is_kept_is_of_the_rows() -> None:
     assert not secrets.in_object(made)
     assert secrets.in_object({"planted": x}), "the search sees"
     assert len(pickle.dumps(made)) < 100_000
+    assert all("NOT private" in mark for mark in made.cv_results_["noise"])
     for name, kept in made.cv_results_.items():
         assert len(kept) == 2, name
 
@@ -152,6 +154,7 @@ def test_it_predicts_and_refuses_an_exact_score() -> None:
     with pytest.raises(PrivateQuantityError, match=r"dpstats\.evaluate"):
         made.score(X, event)
     assert not hasattr(search(), "predict_proba")
+    assert "noise" not in made.cv_results_
 
 
 def test_a_table_and_its_schema_are_searched_too() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import OptionError
-from dpstats.text import by_error
+from dpstats.text import by_error, rounded
 
 N = 4361
 RNG = np.random.default_rng(2)
@@ -72,6 +72,12 @@ def test_rounding_moves_a_number_by_a_twentieth_of_its_error_at_most():
         digits = 5e-5 * abs(value)  # of one that is known far better, five
         assert abs(float(text) - value) <= max(0.0501 * error, digits)
         assert len(text) <= 16
+
+
+def test_texts_among_numbers_stay():
+    frame = pd.DataFrame({"kind": ["a", "b"], "share": [0.123456, 2e-9]})
+    shown = rounded(frame, np.full((2, 2), 0.01))
+    assert shown.to_numpy().tolist() == [["a", "0.123"], ["b", "0"]]
 
 
 DESCRIPTIONS = {
