@@ -352,5 +352,5 @@ def wrap(paragraphs: Iterable[str], indent: str = "") -> list[str]:
     return [
         line
         for text in paragraphs
-        for line in textwrap.wrap(plain(reword(text)), WIDTH, subsequent_indent=indent)
+        for line in textwrap.wrap(plain(text), WIDTH, subsequent_indent=indent)
     ]

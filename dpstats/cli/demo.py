@@ -24,8 +24,7 @@ With rows of your own:
   dpstats plan "y ~ x" --schema schema.json --n 5000 --epsilon 1 --delta 1e-7
   dpstats describe data.csv --schema schema.json --epsilon 1 --delta 1e-7
   dpstats fit "y ~ x" data.csv --schema schema.json --epsilon 1 --delta 1e-7 \\
-      --ledger data.ledger --ledger-epsilon 3 --ledger-delta 1e-6 --out fit.html
-In Python: dp.ols("y ~ x", df, schema).fit(dp.Central(1.0, 1e-7)).summary()"""
+      --ledger data.ledger --ledger-epsilon 3 --ledger-delta 1e-6 --out fit.html"""
 
 
 def demo(arguments: argparse.Namespace) -> None:

@@ -12,7 +12,15 @@ import re
 import shlex
 from typing import Any
 
-__all__ = ["in_options"]
+__all__ = ["METHOD_OPTIONS", "in_options"]
+
+METHOD_OPTIONS = (  # of all methods of the registry
+    *("ball", "bins", "channel", "clip", "coefficients", "columns", "combine", "complete"),
+    *("components", "covariance", "h", "inference", "kept", "lam", "mechanism", "moment", "normal"),
+    *("places", "public_rows", "q", "radius", "rounds", "selection_share", "share", "sigma"),
+    *("signal", "sparsity", "start", "step", "step_size", "steps", "target", "threshold"),
+    *("truncation", "cov_type"),
+)
 
 _PHRASES = {
     r"dp\.Schema\(\.\.\.\)\.save\(path\) writes one": "`dpstats schema template` starts one",
@@ -38,8 +46,16 @@ _STATISTICS = (
 )
 _TRUST = {"Central": "central", "LabelOnly": "label-only", "Local": "local"}
 _DECLARED = ("Schema", "Numeric", "Categorical", "Boolean")
-_IN_SCHEMA = ("center", "scale", "share", "shares", "levels", "other", "unit", "max_rows")
-_ELSEWHERE = ("data", "noise", "privacy", "public", "sites")  # arguments of no command
+_IN_SCHEMA = ("center", "scale", "shares", "levels", "other", "unit", "max_rows")
+_ELSEWHERE = (
+    "budgets",
+    "data",
+    "missing",
+    "noise",
+    "privacy",
+    "public",
+    "sites",
+)  # arguments of no command
 _FORMULA = ("bs", "cr", "cs", "cc", "poly", "C", "Q", "te", "I", "P", "center", "standardize")
 _MODULES = ("dp", "plot", "Ledger")
 _OBJECTS = ("dpstats", "fit", "model", "ledger", "plan", "results")
@@ -159,10 +175,10 @@ def _option(whole: str, name: str, value: str, arguments: argparse.Namespace) ->
         return f"{_LOST}{name}{_LOST}"
     if whole[len(name) + 1 :][:1].isdigit() or name == "n":
         return whole if value else name
-    if hasattr(arguments, "option"):
-        value = value.lower() if value in ("True", "False") else value
-        return f"--option {name}={value or '...'}"
-    return f"{name} {value}".strip()
+    if name not in METHOD_OPTIONS or not hasattr(arguments, "option"):
+        return whole  # it may be the name of a column or a level
+    value = value.lower() if value in ("True", "False") else value
+    return f"--option {name}={value or '...'}"
 
 
 def _without(text: str) -> str:

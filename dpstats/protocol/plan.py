@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting.events import Event, Parallel, Selection, event_to_dict
 from dpstats.errors import PlanError
 from dpstats.privacy import Federated, Neighbors, Privacy
-from dpstats.text import WIDTH, grid, plain, with_digits, wrap
+from dpstats.text import WIDTH, grid, plain, reword, with_digits, wrap
 
 if TYPE_CHECKING:
     from dpstats.queries import Query
@@ -224,20 +224,20 @@ class Plan:
             f"Asked: epsilon = {p.epsilon:g}, delta = {p.delta:g}. All mechanisms together cost "
             f"({epsilon:.4g}, {delta:.4g}).",
         ]
-        lines += wrap([f"WARNING: {text}" for text in self.warnings])
+        lines += wrap([f"WARNING: {reword(text)}" for text in self.warnings])
         if self.predicted_se:
             what = "coefficient" if self.parameters == self.names else "parameter"
             rows = list(zip(self.parameters, self._expected(), strict=True))
             lines += ["", *_listed(what, rows[:_LISTED])]
             if (left := len(rows) - _LISTED) > 0:
-                lines += wrap([f"and {left:,} more, in plan.parameters and plan.predicted_se."])
+                lines += [reword(f"and {left:,} more, in plan.parameters and plan.predicted_se.")]
         if not math.isnan(self.privacy_share):
             where = "At the lower end of" if self.predicted_range else "Of"
             whose = "their variance" if self.predicted_se else "the variance of estimates"
             more = "; long tails make it more" if self.predicted_range else ""
             noise = f"{self.privacy_share:.1%} is privacy noise"
             lines += wrap([f"{where} {whose} {noise}{more}."])
-        lines += wrap([f"Assumed: {text}" for text in self.assumptions])
+        lines += wrap([f"Assumed: {reword(text)}" for text in self.assumptions])
         used = [(m.slot, _law(m.event), _share(m, self), m.purpose) for m in self.mechanisms]
         lines += ["", *grid(("mechanism", "noise", "share", "purpose"), used)]
         return "\n".join(map(plain, lines)).rstrip()

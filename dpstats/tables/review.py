@@ -87,7 +87,7 @@ def _unit(schema: Mapping[str, Any]) -> str:
     if schema["unit"] is None:
         return (
             "The unit of privacy is one row. Somebody with several rows is not protected as a "
-            "whole; if there may be such, declare unit= and max_rows=."
+            "whole; if there may be such, declare unit and max_rows."
         )
     return (
         f"The unit of privacy is all rows with one {schema['unit']!r}; at most "

@@ -14,8 +14,9 @@ import pytest
 
 import dpstats as dp
 from dpstats.cli import _parser, main
-from dpstats.cli.wording import in_options
-from dpstats.text import reword, wording, wrap
+from dpstats.cli.wording import METHOD_OPTIONS, in_options
+from dpstats.estimators import registry
+from dpstats.text import reword, wording
 
 PACKAGE = Path(dp.__file__).parent
 # What no command calls, or what none of its texts can reach.
@@ -98,7 +99,7 @@ def test_no_text_of_the_library_points_to_python_in_a_shell(asked: argparse.Name
         ("One is too few. Use dp.gaussian_mixture instead.", "One is too few."),
         # Names of columns and files stay, whatever they look like.
         ("model.year and fit.json and 'dp.x' and bs(x, df=4)", None),
-        ("Centres that were found: model.year 5.99 (4.14).", None),
+        ("Centres that were found: model.year 5.99 (4.14), a=b 2.", None),
     ],
 )
 def test_a_text_in_a_shell(text: str, said: str | None, asked: argparse.Namespace) -> None:
@@ -110,10 +111,15 @@ def test_a_text_in_a_shell(text: str, said: str | None, asked: argparse.Namespac
         assert found == text
 
 
-def test_paragraphs_are_reworded_while_a_command_runs_and_not_after() -> None:
+def test_explanations_are_reworded_while_a_command_runs_and_not_after() -> None:
     with wording(str.upper):
-        assert wrap(["a word"]) == ["A WORD"]
+        assert reword("a word") == "A WORD"
     assert reword("a word") == "a word"
+
+
+def test_options_of_methods_are_those_of_the_registry() -> None:
+    options = {name for method in registry.ESTIMATORS for name in method.options}
+    assert {*METHOD_OPTIONS} == {*options, "cov_type"}
 
 
 def helps(parser: argparse.ArgumentParser) -> Iterator[str]:
