@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dpstats.design.captured import check_captured
 from dpstats.design.evaluating import (
     applied,
+    check_levels,
     column_names_of,
     encoded,
     frame_of,
@@ -99,6 +100,7 @@ class BlockFormula:
         frame = frame_of(batch, self.reads)
         if not len(frame):
             return
+        check_levels(self._text, self._terms, frame)
         for name, found in self._types.items():
             kind = frame[name].dtype
             found += [] if kind in found else [kind]

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Real
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from dpstats.tables.coercion import kind_of, to_float
 
 __all__ = [
     "applied",
+    "check_levels",
     "column_names_of",
     "decoded",
     "encoded",
@@ -40,6 +42,7 @@ __all__ = [
 Float = NDArray[np.float64]
 
 _NO_VALUES = "cSV"  # kinds of numpy's types: complex numbers, bytes, and what is no value of a row
+_FEW_LEVELS = 50  # levels that a factor may have in any number of rows
 _LARGEST = 1_000  # entries of a captured variable that is kept
 
 
@@ -107,6 +110,30 @@ def _column(name: str, values: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (Real, Decimal, np.bool_))
+
+
+def check_levels(text: str, terms: Any, frame: pd.DataFrame) -> None:
+    """Refuse a factor with a level for most rows, of which each would be a column.
+
+    Raises
+    ------
+    FormulaError
+        Naming the column; its rows are public.
+    """
+    for factor in {f for term in terms for f in term.factors}:
+        coded = factor.expr.startswith("C(")
+        alone = [SimpleNamespace(factors=[factor])]
+        names = variables_of(alone) if coded else {factor.expr}
+        for name in names.intersection(frame.columns):
+            column = frame[name]
+            text_like = column.dtype == object or isinstance(column.dtype, pd.StringDtype)
+            levels = column.nunique() if coded or text_like else 0
+            if levels > max(_FEW_LEVELS, len(column) / 2):
+                raise FormulaError(
+                    f"{factor.expr!r} in {text!r} is a factor with {levels:,} levels in "
+                    f"{len(column):,} rows. If {name!r} holds numbers that are stored as text, "
+                    "convert it first; if it names single rows, leave it out."
+                )
 
 
 def materialized(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dpstats.design.captured import check_captured
 from dpstats.design.evaluating import (
     applied,
+    check_levels,
     decoded,
     encoded,
     frame_of,
@@ -141,6 +142,7 @@ class FittedFormula:
             if name in used and name not in reads and not is_formulaics(name, value)
         }
         check_captured(known, text, len(frame))
+        check_levels(text, terms, frame)
         matrix, spec = _evaluate(text, terms, frame, known)
         names = tuple(str(name) for name in spec.column_names)
         variables, obstacle = kept_variables(known)
