@@ -97,6 +97,7 @@ class BlockFormula:
         frame = frame_of(batch, self.reads)
         if not len(frame):
             return
+        self._side.check_levels(frame)
         for name, found in self._types.items():
             kind = frame[name].dtype
             found += [] if kind in found else [kind]

@@ -40,6 +40,7 @@ __all__ = [
 Float = NDArray[np.float64]
 
 _NO_VALUES = "cSV"  # kinds of numpy's types: complex numbers, bytes, and what is no value of a row
+_FEW_LEVELS = 50  # levels that a factor may have in any number of rows
 _LARGEST = 1_000  # entries of a captured variable that is kept
 
 
@@ -76,28 +77,36 @@ class RightSide:
     @property
     def reads(self) -> set[str]:
         """Names that terms may read: columns, variables and functions."""
-        found: set[str] = set()
-        for factor in self._factors:
-            if factor.eval_method.value == "lookup":
-                found.add(factor.expr)
-            elif factor.eval_method.value == "python":
-                try:
-                    nodes = list(ast.walk(self.written.tree(factor.expr)))
-                except SyntaxError:
-                    continue
-                found |= {n.id for n in nodes if isinstance(n, ast.Name)}
-                found |= {
-                    n.value
-                    for n in nodes
-                    if isinstance(n, ast.Constant) and isinstance(n.value, str)
-                }
-        return {self.written.column(name) for name in found}
+        return {name for factor in self._factors for name in _names_in(self.written, factor)}
 
     def check(self, variables: Mapping[str, Any]) -> None:
         """Refuse splines and polynomials that variables make larger than a formula may be."""
         for factor in self._factors:
             if factor.eval_method.value == "python":
                 check_term(self.written, factor.expr, variables)
+
+    def check_levels(self, frame: pd.DataFrame) -> None:
+        """Refuse a factor with a level for most rows, of which each would be a column.
+
+        Raises
+        ------
+        FormulaError
+            Naming the column; its rows are public.
+        """
+        for factor in dict.fromkeys(self._factors):
+            coded = factor.expr.startswith("C(")
+            looked_up, read = factor.eval_method.value == "lookup", _names_in(self.written, factor)
+            for name in read.intersection(frame.columns) if coded or looked_up else ():
+                column = frame[name]
+                text_like = column.dtype == object or isinstance(column.dtype, pd.StringDtype)
+                levels = column.nunique() if coded or text_like else 0
+                if levels > max(_FEW_LEVELS, len(column) / 2):
+                    raise FormulaError(
+                        f"{self.written.visible(factor.expr)!r} in {self.written.shown!r} is a "
+                        f"factor with {levels:,} levels in {len(column):,} rows. If {name!r} holds "
+                        "numbers that are stored as text, convert it first; if it names single "
+                        "rows, leave it out."
+                    )
 
     @property
     def _factors(self) -> list[Any]:
@@ -149,6 +158,22 @@ class RightSide:
     def names(self, spec: Any) -> tuple[str, ...]:
         """Names of the columns that a specification makes."""
         return tuple(self.written.visible(str(name)) for name in spec.column_names)
+
+
+def _names_in(written: Written, factor: Any) -> set[str]:
+    """Names that a factor may read: columns, variables and functions."""
+    found = set[str]()
+    if factor.eval_method.value == "lookup":
+        found.add(factor.expr)
+    elif factor.eval_method.value == "python":
+        try:
+            nodes = list(ast.walk(written.tree(factor.expr)))
+        except SyntaxError:
+            return found
+        found |= {n.id for n in nodes if isinstance(n, ast.Name)}
+        texts = (n.value for n in nodes if isinstance(n, ast.Constant))
+        found |= {text for text in texts if isinstance(text, str)}
+    return {written.column(name) for name in found}
 
 
 def frame_of(table: Any, names: tuple[str, ...]) -> pd.DataFrame:

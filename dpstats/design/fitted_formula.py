@@ -139,6 +139,7 @@ class FittedFormula:
         }
         check_captured(known, text, len(frame))
         side.check(known)
+        side.check_levels(frame)
         matrix, spec = _evaluate(side, frame, known)
         names = side.names(spec)
         variables, obstacle = kept_variables(known)

@@ -55,6 +55,7 @@ class Numeric:
     ----------
     lower, upper : float
         Finite, ``lower < upper``. Values outside, and infinities, are moved to the nearer bound.
+        A fit refuses a column whose type is text.
     center, scale : float, optional
         Public guesses of mean and standard deviation, in the units of the column; ``center`` within
         the bounds, ``scale`` > 0. They cost accuracy if wrong, never privacy.
@@ -139,6 +140,8 @@ class Categorical:
     levels : sequence of str, int, float or bool
         At least two, distinct; the first is the reference level of the default contrasts. Levels
         are matched by value: 1, 1.0, True and "1" are one level; other text must match exactly.
+        A fit refuses a column of numbers in which no level is one, and one of text in which no
+        level is text; a column of objects has no type.
     other : str, int, float or bool, optional
         The level that unseen values are mapped to; added at the end if `levels` does not list it.
         Without it, unseen values are missing.
@@ -293,7 +296,8 @@ class Boolean:
     """True or false; in a formula 1 or 0.
 
     Numbers 1 and 0 and the texts "true", "false", "1", "0" in any case are understood; anything
-    else is missing.
+    else is missing. A fit refuses a column whose type is text: convert it, or declare `Categorical`
+    levels. Cells of a CSV file and of objects are read one by one.
 
     Parameters
     ----------

@@ -50,11 +50,12 @@ class TextColumn(UnreadColumn):
         return len(self._series)
 
     def __getitem__(self, part: slice | NDArray[Any]) -> Any:
-        if not isinstance(part, slice):  # some rows, of some types of text pyarrow takes none
+        if not isinstance(part, slice) or part.step not in (None, 1):  # which pyarrow may not take
             rows = np.arange(len(self))[part]
-            first, last = int(rows.min(initial=len(self))), int(rows.max(initial=-1))
-            return self[first : last + 1][rows - first]
-        series = _plain(self._series[part])
+            first, end = rows.min(initial=len(self)), rows.max(initial=-1) + 1
+            return self[first:end][rows - first]
+        start, stop, _ = part.indices(len(self))
+        series = _plain(self._series[start : max(start, stop)])
         series = series if series.dtype == nw.String else series.cast(nw.String)
         cells = series.cast(nw.Binary).to_numpy()
         codes, distinct = pd.factorize(cells, use_na_sentinel=True)
@@ -123,7 +124,9 @@ def _plain(series: Any) -> Any:
     if arrow.types.is_dictionary(kind):
         values = values.cast(kind.value_type)
     elif arrow.types.is_run_end_encoded(kind):
-        values = arrow.compute.run_end_decode(values)
+        from pyarrow.compute import run_end_decode
+
+        values = run_end_decode(values)
     elif arrow.types.is_decimal(kind):
         return nw.from_native(values.cast(arrow.float64()), series_only=True)
     else:

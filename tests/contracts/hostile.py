@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
@@ -139,6 +140,17 @@ CELLS = st.one_of(
 def objects(cells: Any) -> np.ndarray:
     """Cells as an object column, which nothing looks into."""
     return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def as_bytes(values: Any) -> pa.Array:
+    """Texts, bytes and None as bytes."""
+    return pa.array([v.encode() if isinstance(v, str) else v for v in values], pa.binary())
+
+
+def text_of(kind: Any, values: Any) -> pa.Array:
+    """Text of a type of Arrow's, of which nobody checks that it is UTF-8."""
+    of_bytes = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+    return as_bytes(values).cast(of_bytes.get(kind, pa.binary_view())).view(kind)
 
 
 # Lines that are no record of four fields, or a record of odd ones.

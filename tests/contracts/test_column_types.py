@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpstats as dp
-from dpstats.errors import DPStatsError
+from dpstats.errors import DPStatsError, FormulaError
 from dpstats.mechanisms.noise import SeededNoise
+from tests.contracts.hostile import as_bytes, text_of
 from tests.grids import grid
 
 N = 240
@@ -72,18 +73,8 @@ MISSING: Mapping[str, Column] = {
 }
 
 
-def raw(values: Any) -> pa.Array:
-    return pa.array([v.encode() if isinstance(v, str) else v for v in values], pa.binary())
-
-
-def text_of(kind: Any, values: Any) -> pa.Array:
-    """Text of a type of Arrow's, of which nobody checks that it is UTF-8."""
-    as_bytes = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
-    return raw(values).cast(as_bytes.get(kind, pa.binary_view())).view(kind)
-
-
 def dictionary(values: Any, kind: Any = None) -> pa.Array:
-    found = raw(values).dictionary_encode()
+    found = as_bytes(values).dictionary_encode()
     return pa.DictionaryArray.from_arrays(found.indices, found.dictionary.view(kind or pa.string()))
 
 
@@ -193,7 +184,7 @@ SAME: dict[str, dict[str, Callable[[], Column]]] = {
 WRONG: dict[str, Callable[[], Column]] = {
     "numpy S": lambda: G.astype("S"),
     "numpy complex": lambda: X.astype(complex),
-    "arrow binary": lambda: raw(odd(G, BAD)),
+    "arrow binary": lambda: as_bytes(odd(G, BAD)),
     "arrow list": lambda: pa.array([[v] for v in X]),
     "arrow struct": lambda: pa.array([{"v": v} for v in X]),
     "arrow time": lambda: pa.array([7] * N, pa.time32("s")),
@@ -364,3 +355,36 @@ def test_a_type_in_which_nothing_declared_can_stand_is_refused_before_the_charge
         ENTRIES[entry](tables_of(name)[table](columns, tmp_path), ledger, role)
     assert "CANARY" not in repr(refused.value)
     assert not ledger.entries
+
+
+def test_a_mixture_of_units_with_typed_ids_is_fitted_from_every_table(tmp_path: Path) -> None:
+    schema = dp.Schema(x=SCHEMA["x"], y=SCHEMA["y"], unit="u", max_rows=2)
+    columns = {"x": X, "y": Y, "u": text_of(pa.string(), odd(U, BAD))}
+    found = []
+    for name in ("pyarrow Table", "pandas", "polars", "parquet"):
+        model = dp.gaussian_mixture("~ x + y", OF_ARROW[name](columns, tmp_path), schema)
+        fit = model.fit(dp.Central(20.0, 1e-4, rows=N), noise=SeededNoise(1))
+        found.append(fit.params.to_numpy())
+    np.testing.assert_allclose(found, [found[0]] * len(found), rtol=1e-9)
+
+
+@pytest.mark.parametrize("formula", ["y ~ x", "y ~ C(x)", "y ~ b:x"])
+@pytest.mark.parametrize("table", ["pyarrow Table", "parquet"])
+def test_numbers_that_are_stored_as_text_make_no_factor_with_a_level_a_row(
+    formula: str, table: str, tmp_path: Path
+) -> None:
+    columns = {"y": Y, "b": B, "x": pa.array([str(v) for v in RNG.random(N)])}
+    ledger = dp.Ledger.memory(9.0, 1e-4)
+    with pytest.raises(FormulaError, match="factor with 240 levels in 240 rows"):
+        dp.ols(formula, OF_ARROW[table](columns, tmp_path), dp.Schema(y=SCHEMA["y"])).fit(
+            dp.LabelOnly(1.0), ledger
+        )
+    assert not ledger.entries
+
+
+def test_new_rows_with_text_that_is_not_utf8_are_rows_with_a_missing_value() -> None:
+    fit = dp.ols(FORMULA, PLAIN, SCHEMA).fit(dp.Central(3.0, 1e-6), noise=SeededNoise(1))
+    public = dp.ols(FORMULA, PLAIN, SCHEMA).fit(dp.LabelOnly(3.0), noise=SeededNoise(1))
+    for made in (fit, public):
+        new = made.predict(arrow(dict(PLAIN) | {"g": text_of(pa.string(), odd(G, BAD))}))
+        assert np.flatnonzero(np.isnan(np.asarray(new))).tolist() == [AT]

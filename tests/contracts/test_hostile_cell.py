@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,15 @@ from dpstats.errors import FeasibilityWarning
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.tables.coercion import number, to_codes, to_keys
 from tests.contracts.cases import Case, Table, answered, each_case, each_method
-from tests.contracts.hostile import CELLS, HOSTILE, Chameleon, Unreadable, Whole, objects
+from tests.contracts.hostile import (
+    CELLS,
+    HOSTILE,
+    Chameleon,
+    Unreadable,
+    Whole,
+    objects,
+    text_of,
+)
 from tests.contracts.messages import MessageCase, each_local, each_message_case
 from tests.contracts.spies import record, replay
 from tests.contracts.test_sensitivity import ROUNDING, largest_move
@@ -115,6 +124,18 @@ def test_a_hostile_cell_raises_nothing_after_the_charge(case: Case) -> None:
     assert len(ledger.entries) == 1
 
 
+@pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
+@each_method
+def test_text_that_is_not_utf8_is_a_missing_level(case: Case) -> None:
+    data, fits = case.table(N), []
+    typed = text_of(pa.string(), [b"\xff", *data["g"][1:]])
+    for cells in (typed, objects([None, *data["g"][1:]])):
+        ledger = dp.Ledger.memory(2.0, 1e-5)
+        fits.append(case.fit(data | {"g": cells}, noise=SeededNoise(2), ledger=ledger))
+        assert len(ledger.entries) == 1
+    assert fits[0].to_json() == fits[1].to_json()
+
+
 @each_case
 def test_a_hostile_cell_moves_no_answer_beyond_its_sensitivity(case: Case) -> None:
     data = attacked(case.table(N), (*PRIVATE, "person"), [])
@@ -135,6 +156,8 @@ def test_a_hostile_cell_moves_no_answer_beyond_its_sensitivity(case: Case) -> No
 def test_a_hostile_cell_of_a_device_or_a_response_raises_nothing(case: MessageCase) -> None:
     table = attacked(case.table(N), case.secret, list(HOSTILE.values()))
     assert np.isfinite(case.fit(table, noise=SeededNoise(2)).params).all()
+    typed = {"g": text_of(pa.string(), [b"\xff", *case.table(N)["g"][1:]])}
+    assert np.isfinite(case.fit(case.table(N) | typed, noise=SeededNoise(2)).params).all()
 
 
 @pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")

@@ -26,6 +26,8 @@ from dpstats.holders import Curator
 from dpstats.holders.rows import ResidentRows
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.models import door
+from dpstats.models.arrays import OLS
+from dpstats.privacy import Central
 from dpstats.queries import Block
 from dpstats.results.private_names import PRIVATE
 from tests.contracts.cases import (
@@ -312,6 +314,31 @@ def test_a_wrong_type_is_named_without_its_values(case: Case) -> None:
         )
     assert "CANARY" not in "".join(traceback.format_exception(caught.value))
     assert not ledger.entries
+
+
+def test_a_refusal_before_the_charge_carries_no_frame_with_rows() -> None:
+    case = CASES[0]
+    data = planted(case)
+    poor = Ledger.memory(1e-6, 0.0)
+    wrong = {
+        "budget": lambda: case.model(data).fit(case.privacy(rows=500), poor),
+        "method": lambda: case.model(data).fit(case.privacy(rows=500), method="none"),
+        "type": lambda: case.model(data.astype({"y": "string"})).fit(case.privacy(rows=500)),
+        "type of a covariate": lambda: case.model(data.assign(g=data["x1"])).plan(case.privacy()),
+        "column": lambda: case.model(data.drop(columns="x1")).fit(case.privacy(rows=500)),
+        "arrays": lambda: OLS(data["g"], data[["x1"]], {"endog": (0, 1), "exog": (0, 1)}).fit(
+            Central(1.0, 1e-6)
+        ),
+    }
+    for name, call in wrong.items():
+        with pytest.raises(DPStatsError) as caught:
+            call()
+        frames = [f for f, _ in traceback.walk_tb(caught.value.__traceback__)]
+        inner = [f for f in frames if "dpstats" in f.f_globals.get("__name__", "")]
+        held = [v for f in inner for v in f.f_locals.values()]
+        assert not [v for v in held if isinstance(v, TableSource)], name
+        assert not [v for v in held if N in getattr(v, "shape", ())[:1] and v is not data], name
+        assert caught.value.__cause__ is caught.value.__context__ is None, name
 
 
 # The search itself --------------------------------------------------------------------------------
