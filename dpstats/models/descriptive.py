@@ -11,7 +11,8 @@ from dpstats.estimators.columns import QUARTILES, checked_bins, checked_levels
 from dpstats.mechanisms.noise import Noise
 from dpstats.models import recipes, regressions
 from dpstats.models.model import Model
-from dpstats.models.recipes import Formula, level_term, of_columns, of_numbers, required
+from dpstats.models.recipes import of_columns, of_numbers, required
+from dpstats.models.unbuilt import known_arguments
 from dpstats.privacy import Central
 from dpstats.results.descriptive import DescribeResults
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 
+@known_arguments
 def quantile(
     column: str,
     data: Any = None,
@@ -83,6 +85,7 @@ def quantile(
     return Model("quantile", recipe, data, n, {"q": list(levels)})
 
 
+@known_arguments
 def describe(
     data: Any,
     schema: Schema,
@@ -159,6 +162,7 @@ def describe_model(
     return Model("describe", of_numbers(columns, data, schema), data, n)
 
 
+@known_arguments
 def mean(
     formula: str,
     data: Any = None,
@@ -211,9 +215,10 @@ def mean(
     if right.strip() not in ("", "1"):
         raise OptionError(f'mean({formula!r}): write mean("y") or mean("y ~ 1").')
     name = recipes.unquoted(column, schema)
-    return Model("group means", *_grouped(name, by, data, schema, n), missing=missing)
+    return Model("group means", *recipes.grouped(name, by, data, schema, n), missing=missing)
 
 
+@known_arguments
 def corr(
     columns: Sequence[str],
     data: Any = None,
@@ -253,6 +258,7 @@ def corr(
     return Model("corr", of_numbers(columns, data, schema), data, n)
 
 
+@known_arguments
 def crosstab(
     index: str,
     columns: str,
@@ -293,6 +299,7 @@ def crosstab(
     return Model("crosstab", recipe, data, n, {"columns": names})
 
 
+@known_arguments
 def variance(
     column: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
 ) -> Model:
@@ -310,6 +317,7 @@ def variance(
     return Model("variance", of_numbers([column], data, schema), data, n)
 
 
+@known_arguments
 def ttest(
     formula: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
 ) -> Model:
@@ -344,7 +352,7 @@ def ttest(
     if not (tilde and left and right) or "~" in right:
         raise OptionError(f'ttest({formula!r}): write ttest("y ~ g"), a column and its two groups.')
     left, right = (recipes.unquoted(side, schema) for side in (left, right))
-    parts = _grouped(left, right, data, schema, n)
+    parts = recipes.grouped(left, right, data, schema, n)
     levels = getattr(required(schema)[right], "levels", ())
     if len(levels) != 2:
         raise OptionError(
@@ -354,17 +362,7 @@ def ttest(
     return Model("ttest", *parts)
 
 
-def _grouped(
-    column: str, by: str, data: Any, schema: Schema | None, n: int | None
-) -> tuple[Formula, Any, int | None, dict[str, list[str]]]:
-    """A column and the groups of another: what models of both are made of."""
-    numbers = of_numbers([column], data, schema)
-    of_columns([by], None, schema, Categorical, Boolean)
-    formula = f"{numbers.formula} + {level_term(by, numbers.schema)}"
-    recipe = Formula(formula, numbers.schema, one_sided=True, label=f"{column} by {by}")
-    return recipe, data, n, {"columns": [column, by]}
-
-
+@known_arguments
 def histogram(
     column: str,
     data: Any = None,
@@ -411,6 +409,7 @@ def histogram(
     return model
 
 
+@known_arguments
 def proportion(
     column: str,
     data: Any = None,

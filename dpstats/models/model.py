@@ -39,6 +39,7 @@ from dpstats.models.checks import (
 from dpstats.models.missing import check_missing, completing, taken_share, with_gaps
 from dpstats.models.public_side import PublicSide
 from dpstats.models.recipes import Recipe
+from dpstats.models.unbuilt import refuse_foreign
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 from dpstats.protocol import Estimator, Options, Plan
 from dpstats.results import Released as Results
@@ -346,6 +347,7 @@ class Model:
         noise: Noise | None = None,
     ) -> tuple[Question, list[Site]]:
         """What is asked of sites, and these, in this process."""
+        refuse_foreign(options)
         method = completing(self._missing, privacy, method, options)
         estimators.find(self.kind, privacy)  # it says so if sites are not asked for this
         if not isinstance(self._data, Sites):
@@ -377,6 +379,7 @@ class Model:
         scratch: Scratch = None,
     ) -> door.PreparedFit:
         """Everything that is known before the ledger is charged; each of it is made once."""
+        refuse_foreign(options)
         if sparsity is not None and self._selecting is not None:
             other = self._selecting()
             other._expected = self._expected

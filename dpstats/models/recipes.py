@@ -14,7 +14,7 @@ from dpstats.errors import DataError, FormulaError, OptionError, SchemaError, Tr
 from dpstats.families import BINOMIAL, GAUSSIAN, MULTINOMIAL, Family
 from dpstats.federated import Sites
 from dpstats.models.effects import with_effects
-from dpstats.schema import Categorical, Numeric, Schema
+from dpstats.schema import Boolean, Categorical, Numeric, Schema
 from dpstats.tables import column_names, named_columns
 from dpstats.tables.coercion import check_kind
 from dpstats.tables.engines import Dask, placed
@@ -27,6 +27,7 @@ __all__ = [
     "Recipe",
     "check_numbers",
     "check_widths",
+    "grouped",
     "level_term",
     "of_columns",
     "of_numbers",
@@ -223,6 +224,17 @@ def of_numbers(columns: Sequence[str], data: Any, schema: Schema | None) -> Form
     return made
 
 
+def grouped(
+    column: str, by: str, data: Any, schema: Schema | None, n: int | None
+) -> tuple[Formula, Any, int | None, dict[str, list[str]]]:
+    """A column and the groups of another: what models of both are made of."""
+    numbers = of_numbers([column], data, schema)
+    of_columns([by], None, schema, Categorical, Boolean)
+    formula = f"{numbers.formula} + {level_term(by, numbers.schema)}"
+    recipe = Formula(formula, numbers.schema, one_sided=True, label=f"{column} by {by}")
+    return recipe, data, n, {"columns": [column, by]}
+
+
 def check_widths(columns: Sequence[str], schema: Schema) -> None:
     """Refuse declared ranges so wide or narrow that their fourth powers are no numbers."""
     for name in columns:
@@ -294,5 +306,5 @@ def variables(*texts: str | None) -> dict[str, Any]:
                 f"{given(text)}: a formula is a text, such as 'y ~ x', and offset= and exposure= "
                 "are names of declared columns."
             )
-    frame = sys._getframe(2)
+    frame = sys._getframe(3)  # of the model's function, `known_arguments` around it, the caller
     return captured(" ".join(filter(None, texts)), {**frame.f_globals, **frame.f_locals})

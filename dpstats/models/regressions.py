@@ -18,12 +18,14 @@ from dpstats.models.recipes import (
     term,
     variables,
 )
+from dpstats.models.unbuilt import known_arguments
 from dpstats.schema import Schema
 from dpstats.tables.engines import Dask
 
 __all__ = ["Model", "glm", "logit", "mean", "mnlogit", "ols", "probit", "quantreg"]
 
 
+@known_arguments
 def ols(
     formula: str,
     data: Any = None,
@@ -101,6 +103,7 @@ def ols(
     return Model("ols", recipe, table_of(data, sites, engine), n, missing=missing)
 
 
+@known_arguments
 def logit(
     formula: str,
     data: Any = None,
@@ -163,6 +166,7 @@ def logit(
     return Model("logit", recipe, table_of(data, sites, engine), n, missing=missing)
 
 
+@known_arguments
 def glm(
     formula: str,
     data: Any = None,
@@ -256,6 +260,7 @@ def glm(
     return Model(KINDS.get(law, "glm"), recipe, table_of(data, sites, engine), n, missing=missing)
 
 
+@known_arguments
 def probit(
     formula: str,
     data: Any = None,
@@ -303,6 +308,7 @@ def probit(
     return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing)
 
 
+@known_arguments
 def mnlogit(
     formula: str,
     data: Any = None,
@@ -357,6 +363,7 @@ def mnlogit(
     return Model("mnlogit", recipe, table_of(data, None, engine), n, missing=missing)
 
 
+@known_arguments
 def quantreg(
     formula: str,
     data: Any = None,
