@@ -14,7 +14,11 @@ from typing import Any
 from dpstats.cli.arguments import add_answer, add_model, add_privacy, model_of
 from dpstats.cli.commands import describe, fit, mean, plan, review, show_ledger, template
 from dpstats.cli.demo import demo
-from dpstats.errors import DPStatsError, EstimationWarning
+from dpstats.errors import (
+    DPStatsError,
+    EstimationWarning,
+    given,
+)
 from dpstats.federated.commands import add_commands
 from dpstats.text import plain
 from dpstats.version import VERSION
@@ -28,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Errors that name their remedy are printed without a traceback and exit with status 2.
     """
     parser = _parser()
+    _check_texts(parser, sys.argv[1:] if argv is None else argv)
     arguments = parser.parse_args(argv)
     command: Callable[[argparse.Namespace], None] = arguments.command
     try:
@@ -42,7 +47,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        _tell(f"{given(error.filename)}: {error.strerror}.")
+        return 2
     return 0
+
+
+def _check_texts(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Refuse what no argument of a shell holds, and a value that `argparse` takes for none."""
+    for text in argv:
+        if "\0" in text:
+            parser.error(f"{text.partition('=')[0]!r} has a null byte, which no text or path has.")
+        if text.startswith("-") and text.endswith("=--"):
+            parser.error(f"{text.partition('=')[0]}: -- is no value.")
 
 
 def _tell(text: str) -> None:

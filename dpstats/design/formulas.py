@@ -17,7 +17,9 @@ from dpstats.design.public import public_frame, public_rows
 from dpstats.design.responses import Response, response_of_counts, response_of_term
 from dpstats.design.syntax import reason, written_factors
 from dpstats.design.terms import Terms
-from dpstats.errors import FormulaError
+from dpstats.errors import (
+    FormulaError,
+)
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Boolean, Categorical, Numeric
 
@@ -66,6 +68,7 @@ def read_response(formula: str, left: str, terms: Terms, family: Family) -> Resp
         if not lookup:
             terms.expression(text)  # before formulaic sees it; see `written`
     sides, _ = parsed(formula, f"{left} ~ 1", ())
+    sides = sides or ()  # nothing at all, as of "{}"
     factors = [factor for term in sides for factor in term.factors]
     lookups = all(factor.eval_method.value == "lookup" for factor in factors)
     if len(factors) == 2 and len(sides) == 2 and lookups and family.name == "binomial":
