@@ -36,11 +36,13 @@ from dpstats.results import load, plot
 from dpstats.results.compare import compare
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
 from dpstats.tables.engines import Dask
+from dpstats.tables.formats import CSV
 from dpstats.version import VERSION
 
 __version__ = VERSION
 
 __all__ = [
+    "CSV",
     "GLM",
     "OLS",
     "Boolean",

@@ -70,7 +70,7 @@ class _ReleasedModel(ModelAbstract):  # type: ignore[misc]
         assert schema is not None
         columns = {}
         for name, column in named_columns(rows, names).items():
-            declared, values = schema[name], pl.Series(name, list(column))
+            declared, values = schema[name], pl.Series(name, list(column[:]))
             if isinstance(declared, Categorical):
                 levels = [str(level) for level in declared.levels]
                 values = values.cast(pl.String).cast(pl.Enum(levels))

@@ -2,7 +2,16 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import DataError
+from dpstats.tables.files import schema_template
+
+SCHEMA = dp.Schema(y=dp.Numeric(0, 1), x=dp.Numeric(0, 1))
 HEAVY = {
     "statsmodels",
     "statsmodels.api",
@@ -52,3 +61,26 @@ def test_a_fit_imports_what_it_needs():
     assert "dpstats.estimators.central.newton.newton" in loaded
     assert "dpstats.estimators.central.published.adassp" not in loaded
     assert not NOT_FOR_A_FIT & loaded
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda file, ledger: schema_template(Path(file), (), ()),
+        lambda file, ledger: dp.describe(file, SCHEMA, dp.Central(1.0, 1e-7), ledger),
+        lambda file, ledger: dp.mean("y", file, SCHEMA).fit(dp.Central(1.0, 1e-7), ledger),
+        lambda file, ledger: dp.ols("y ~ x", file, SCHEMA).fit(dp.LabelOnly(1.0), ledger),
+        lambda file, ledger: dp.ols("y ~ x", file, SCHEMA).fit(dp.Local(1.0), ledger),
+        lambda file, ledger: dp.ols("y ~ x", {"north": file, "south": file}, SCHEMA),
+    ],
+)
+def test_without_pyarrow_a_parquet_file_is_refused_in_words_before_anything_is_charged(
+    asked, tmp_path, monkeypatch
+):
+    pd.DataFrame({"y": [0.5] * 100, "x": 0.5}).to_parquet(tmp_path / "rows.parquet")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    ledger = dp.Ledger.memory(3.0, 1e-6)
+    with pytest.raises(DataError, match=r"pip install 'dpstats\[parquet\]'"):
+        asked(str(tmp_path / "rows.parquet"), ledger)
+    assert not ledger.entries

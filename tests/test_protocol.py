@@ -92,3 +92,15 @@ def test_parts_of_a_half_are_disjoint_and_of_that_half(n):
                 place, of = mechanism.cut(part)
                 held += range(n * place // of, n * (place + 1) // of)
             assert held == list(range(n // 2) if branch == 1 else range(n // 2, n))
+
+
+def test_plans_of_the_same_numbers_are_equal_and_what_is_unknown_is_the_same():
+    def unknown():
+        return float("nan")  # each time another object, as from a file
+
+    changes = [{"predicted_se": (0.1, unknown()), "privacy_share": unknown()} for _ in range(2)]
+    one, other = (dataclasses.replace(PLAN, **change) for change in changes)
+    assert one == other
+    for change in ({"privacy_share": 0.3}, {"predicted_se": (unknown(),)}, {"n": 7}):
+        assert one != dataclasses.replace(other, **change)
+    assert one != "plan"

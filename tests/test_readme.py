@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import tomllib
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -97,6 +98,20 @@ def test_what_a_summary_prints_is_shown(ran, monkeypatch):
 def test_links_of_the_readme_lead_somewhere():
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
+
+
+def test_links_of_the_readme_hold_on_an_index_page_after_publication():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    block = text[text.index("# [project.urls]") : text.index("[dependency-groups]")]
+    settings = tomllib.loads(re.sub("^# ?", "", block, flags=re.MULTILINE))
+    assert set(settings["project"]["urls"]) >= {"Source", "Documentation"}
+    page = README
+    hooks = settings["tool"]["hatch"]["metadata"]["hooks"]
+    for change in hooks["fancy-pypi-readme"]["substitutions"]:
+        page = re.sub(change["pattern"], change["replacement"], page)
+    links = re.findall(r"\]\(([^)]+)\)", page)
+    assert "https://ADDRESS/blob/main/docs/privacy_promise.md" in links
+    assert all(link.startswith("https://") for link in links)
 
 
 def test_set_up_is_two_commands():

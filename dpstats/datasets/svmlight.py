@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import (
-    DataError,
-    need_flag,
-    need_path,
-    need_whole,
-)
+from dpstats.errors import DataError, need_flag, need_path, need_whole
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -83,7 +78,7 @@ def load_svmlight(
     if n_features is not None:
         need_whole(1, 2**53, n_features=n_features)
     parts, line = [_empty()], 1
-    with _OPENERS.get(path.suffix, open)(path, "rb") as file:
+    with _OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
         while chunk := _whole_lines(file):
             parts.append(_parse(chunk, line, path.name))
             line += chunk.count(b"\n")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.design.blocks import TermColumns, plain_columns
 from dpstats.design.responses import KnownTerm, read_offset
 from dpstats.design.terms import Terms
-from dpstats.errors import DataError, SchemaError
+from dpstats.errors import DataError, OptionError, SchemaError, given, scrubbed
 from dpstats.families import Family
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import named_columns
@@ -23,6 +23,7 @@ __all__ = [
     "array_offset",
     "check_zeros",
     "column_of",
+    "column_pairs",
     "listed",
     "matrix_of",
     "pairs_of",
@@ -71,6 +72,51 @@ def array_offset(endog_name: str, bounds: Mapping[str, Any], family: Family) -> 
     return read_offset(**names, terms=Terms(schema), family=family)
 
 
+def column_pairs(bounds: Any, k: int, asked: str) -> Any:
+    """Bounds of k columns as a user writes them, {"lower": ..., "upper": ...} made into pairs.
+
+    Raises
+    ------
+    OptionError
+        Naming what was `asked`, if four numbers for two columns can be read as two pairs and as
+        lowers and uppers. A list of two tuples is two pairs.
+    """
+    if isinstance(bounds, Mapping):
+        if set(bounds) != {"lower", "upper"}:
+            raise OptionError(f"{asked}={given(bounds)}: {_PAIRS}.")
+        try:
+            ends = [np.broadcast_to(np.asarray(bounds[n], dtype=float), (k,)) for n in _ENDS]
+        except (TypeError, ValueError):
+            raise OptionError(
+                f"{asked}: one number, or {k} of them, are needed as 'lower' and as 'upper'."
+            ) from None
+        return list(zip(*(each.tolist() for each in ends), strict=True))
+    pairs = isinstance(bounds, list) and all(isinstance(each, tuple) for each in bounds)
+    if k != _ENDS_OF_TWO or pairs:
+        return bounds
+    try:
+        read = np.asarray(bounds, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return bounds  # refused as it is
+    if read.shape != (k, 2) or np.array_equal(read, read.T):
+        return bounds
+    apart = (read[0] <= read[1]).all() and (read[0] < read[1]).any()  # or all would be constants
+    if apart and (read[:, 0] <= read[:, 1]).all():
+        (a, b), (c, d) = read.tolist()
+        raise OptionError(
+            f"{asked}=(({a:g}, {b:g}), ({c:g}, {d:g})) can be read as pairs, from {a:g} to {b:g} "
+            f"and from {c:g} to {d:g}, and as lowers and uppers, from {a:g} to {c:g} and from "
+            f"{b:g} to {d:g}. Nothing was charged. Write a list of tuples, [({a:g}, {b:g}), "
+            f"({c:g}, {d:g})], or {{'lower': [{a:g}, {b:g}], 'upper': [{c:g}, {d:g}]}}."
+        )
+    return bounds
+
+
+_ENDS = ("lower", "upper")
+_PAIRS = "(lower, upper), a list of pairs, or {'lower': ..., 'upper': ...} is needed"
+_ENDS_OF_TWO = 2  # columns of which the shape of bounds does not say how they are read
+
+
 def pairs_of(bounds: Any, k: int, *names: str) -> Float:
     """Bounds as an array of shape (k, 2); errors call columns by their names, or numbers from 0."""
     try:
@@ -114,6 +160,7 @@ def array_blocks(pairs: Float, names: Sequence[str] | None) -> list[TermColumns]
     return [block for block in blocks if block.names]
 
 
+@scrubbed
 def matrix_of(exog: Any, k: int) -> Any:
     """A design matrix given as such: ndarray or CSR array of shape (n, k), without a copy of it.
 
@@ -163,6 +210,7 @@ def _check_places(matrix: Any) -> None:
         )
 
 
+@scrubbed
 def column_of(values: Any, name: str, rows: int) -> Any:
     """A response or a known term given as such: one number per row.
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats.design.captured import check_captured
 from dpstats.design.evaluating import (
+    RightSide,
     applied,
     column_names_of,
     encoded,
@@ -22,9 +23,6 @@ from dpstats.design.evaluating import (
     is_formulaics,
     kept_variables,
     materialized,
-    spec_of,
-    terms_of,
-    variables_of,
 )
 from dpstats.design.fitted_formula import FittedFormula, stands_for_all
 from dpstats.design.syntax import check_stored
@@ -64,8 +62,8 @@ class BlockFormula:
         self, text: str, public: Sequence[str], context: Mapping[str, Any] | None, n: int
     ) -> None:
         self._text, self._public = text, list(public)
-        self._terms = terms_of(text, self._public)
-        used = variables_of(self._terms)
+        self._side = RightSide.of(text, self._public)
+        used = self._side.reads
         self.reads = tuple(name for name in self._public if name in used)
         known = {
             name: value
@@ -102,7 +100,7 @@ class BlockFormula:
         for name, found in self._types.items():
             kind = frame[name].dtype
             found += [] if kind in found else [kind]
-        made, kept = materialized(self._text, self._terms, frame, self._variables)
+        made, kept = materialized(self._side, frame, self._variables)
         if not len(kept):
             return
         self._first = frame if self._first is None else self._first
@@ -130,23 +128,23 @@ class BlockFormula:
             raise AllRowsAtOnceError("no row is complete")
         self._kinds = {name: _one_kind(name, found) for name, found in self._types.items()}
         encoders = {
-            expression: (kind.value, _in_order(lists) if any(lists) else None)
+            self._side.key(expression): (kind.value, _in_order(lists) if any(lists) else None)
             for expression, (kind, lists) in self._encoders.items()
         }
         try:
             state = {"transforms": encoded({}), "encoders": encoded(encoders)}
         except TypeError:
             raise AllRowsAtOnceError("levels of one of its terms cannot be written down") from None
-        self._spec = spec_of(self._terms, state)
+        self._spec = self._side.spec(state)
         frame = self._first.astype(self._kinds)
-        self._names = column_names_of(self._text, self._spec, frame, self._variables)
+        self._names = column_names_of(self._side, self._spec, frame, self._variables)
         dot = tuple(self._public) if stands_for_all(self._text) else ()
         return FittedFormula(self._text, dot, self.reads, self._names, state, self._variables)
 
     def rows(self, batch: Mapping[str, Any]) -> Float:
         """Columns of some rows, of shape (m, k); NaN where a value is missing."""
         frame = frame_of(batch, self.reads).astype(self._kinds)
-        return applied(self._text, self._spec, frame, self._variables, len(self._names))
+        return applied(self._side, self._spec, frame, self._variables, len(self._names))
 
 
 def _one_kind(name: str, kinds: Sequence[Any]) -> Any:

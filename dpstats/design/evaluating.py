@@ -6,21 +6,27 @@ Nothing here may see a private value.
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.design.contrasts import contrast_classes
+from dpstats.design.expansion import check_term
 from dpstats.design.formulas import parsed
-from dpstats.design.syntax import reason
-from dpstats.errors import FormulaError
+from dpstats.design.written import Written, reason
+from dpstats.errors import DataError, FormulaError
 from dpstats.tables import named_columns, row_count
+from dpstats.tables.coercion import kind_of, to_float
 
 __all__ = [
+    "RightSide",
     "applied",
     "column_names_of",
     "decoded",
@@ -29,58 +35,150 @@ __all__ = [
     "is_formulaics",
     "kept_variables",
     "materialized",
-    "spec_of",
-    "terms_of",
-    "variables_of",
 ]
 
 Float = NDArray[np.float64]
 
+_NO_VALUES = "cSV"  # kinds of numpy's types: complex numbers, bytes, and what is no value of a row
 _LARGEST = 1_000  # entries of a captured variable that is kept
 
 
-def variables_of(terms: Any) -> set[str]:
-    """Names that terms may read: columns, variables and functions."""
-    found = {str(v) for v in getattr(terms, "required_variables", ())}
-    for factor in (f for term in terms for f in term.factors):
-        if factor.eval_method.value == "lookup":
-            found.add(factor.expr)
-        elif factor.eval_method.value == "python":
-            plain = re.sub(r"`([^`]*)`", lambda quoted: f"Q({quoted[1]!r})", factor.expr)
-            try:
-                nodes = list(ast.walk(ast.parse(plain.strip(), mode="eval")))
-            except (SyntaxError, ValueError):
-                continue
-            found |= {n.id for n in nodes if isinstance(n, ast.Name)}
-            found |= {
-                n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)
-            }
-    return found
+@dataclass(frozen=True)
+class RightSide:
+    """The right side of a formula over public columns.
 
+    Attributes
+    ----------
+    written : Written
+        Its text.
+    terms : formulaic.Formula
+        What it means.
+    """
 
-def terms_of(text: str, columns: list[str]) -> Any:
-    """Terms of a right side over columns of these names."""
-    left, right = parsed(text, text, columns)
-    if left is not None:
-        raise FormulaError(f"The right side {text!r} has a '~' of its own.")
-    return right
+    written: Written
+    terms: Any
+
+    @classmethod
+    def of(cls, text: str, columns: list[str]) -> RightSide:
+        """Terms over columns of these names.
+
+        Raises
+        ------
+        FormulaError
+            If it cannot be parsed, or is larger than a formula may be.
+        """
+        written = Written.of(text, columns)
+        left, right = parsed(written, written.text, columns)
+        if left is not None:
+            raise FormulaError(f"The right side {text!r} has a '~' of its own.")
+        return cls(written, right)
+
+    @property
+    def reads(self) -> set[str]:
+        """Names that terms may read: columns, variables and functions."""
+        found: set[str] = set()
+        for factor in self._factors:
+            if factor.eval_method.value == "lookup":
+                found.add(factor.expr)
+            elif factor.eval_method.value == "python":
+                try:
+                    nodes = list(ast.walk(self.written.tree(factor.expr)))
+                except SyntaxError:
+                    continue
+                found |= {n.id for n in nodes if isinstance(n, ast.Name)}
+                found |= {
+                    n.value
+                    for n in nodes
+                    if isinstance(n, ast.Constant) and isinstance(n.value, str)
+                }
+        return {self.written.column(name) for name in found}
+
+    def check(self, variables: Mapping[str, Any]) -> None:
+        """Refuse splines and polynomials that variables make larger than a formula may be."""
+        for factor in self._factors:
+            if factor.eval_method.value == "python":
+                check_term(self.written, factor.expr, variables)
+
+    @property
+    def _factors(self) -> list[Any]:
+        return [factor for term in self.terms for factor in term.factors]
+
+    def frame(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Columns as terms read them."""
+        return self.written.frame(frame, [factor.expr for factor in self._factors])
+
+    def context(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """Variables, and what stands for texts of the formula."""
+        return {**contrast_classes(), **known, **self.written.texts}
+
+    def learned(self, spec: Any) -> dict[str, Any]:
+        """What a specification learned, as JSON; raises TypeError where it cannot be written."""
+        encoders = {
+            self.key(text): (kind.value, learned.get("categories"))
+            for text, (kind, learned) in spec.encoder_state.items()
+        }
+        transforms = {self.written.visible(k): v for k, v in spec.transform_state.items()}
+        return {"transforms": encoded(transforms), "encoders": encoded(encoders)}
+
+    def key(self, text: str) -> str:
+        """A factor as no other is written: that ``1`` is a column, say."""
+        quoted = self.written.is_quoted(text)
+        return f"`{self.written.column(text)}`" if quoted else self.written.visible(text)
+
+    def spec(self, state: Mapping[str, Any]) -> Any:
+        """A specification with learned state; formulaic makes the same columns from it."""
+        from formulaic import ModelSpec
+        from formulaic.parser.types import Factor
+
+        exprs = {factor.expr for factor in self._factors}
+        own = {self.written.visible(text): text for text in exprs}
+        own |= {self.key(text): text for text in exprs}
+        encoders = {}
+        for text, (kind, levels) in decoded(state["encoders"]).items():
+            learned = {} if levels is None else {"categories": levels}
+            encoders[own.get(text, text)] = (Factor.Kind(kind), learned)
+        transforms = decoded(state["transforms"])
+        return ModelSpec.from_spec(
+            self.terms,
+            transform_state={self.written.hidden(text): v for text, v in transforms.items()},
+            encoder_state=encoders,
+            na_action="ignore",
+            output="numpy",
+        )
+
+    def names(self, spec: Any) -> tuple[str, ...]:
+        """Names of the columns that a specification makes."""
+        return tuple(self.written.visible(str(name)) for name in spec.column_names)
 
 
 def frame_of(table: Any, names: tuple[str, ...]) -> pd.DataFrame:
     """Columns of a public table as formulaic knows them."""
     if not names:
         return pd.DataFrame(index=pd.RangeIndex(row_count(table)))
-    return pd.DataFrame({name: _column(c) for name, c in named_columns(table, names).items()})
+    columns = named_columns(table, names)
+    return pd.DataFrame({name: _column(name, column[:]) for name, column in columns.items()})
 
 
-def _column(values: Any) -> Any:
+def _column(name: str, values: Any) -> Any:
     """A public column as formulaic knows it; categories as they are.
 
     Extension numbers become floats, on which every transform works, and extension texts objects.
-    Lists come without a type; as these covariates are public, it is learned from the values.
+    Lists and objects come without a type; as these covariates are public, it is learned from the
+    values: if all of them are numbers of any kind, or true or false, they are numbers.
     """
     if isinstance(values.dtype, np.dtype):
-        return pd.Series(list(values)) if values.dtype.kind == "O" else values
+        if values.dtype.kind in _NO_VALUES:
+            raise DataError(
+                f"Column {name!r} has type {kind_of(values)}; a formula reads numbers, text, true "
+                "or false, and dates. Convert it first."
+            )
+        if values.dtype.kind == "f":
+            return values if values.dtype.itemsize in (4, 8) else values.astype(np.float64)
+        if values.dtype.kind != "O":
+            return values
+        series = pd.Series(list(values))
+        numeric = series.dtype == object and all(map(_is_number, series[~series.isna()]))
+        return to_float(values) if numeric else series
     if pd.api.types.is_numeric_dtype(values):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
     if isinstance(values.dtype, pd.StringDtype):
@@ -88,59 +186,51 @@ def _column(values: Any) -> Any:
     return values
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (Real, Decimal, np.bool_))
+
+
 def materialized(
-    text: str, spec: Any, frame: pd.DataFrame, known: Mapping[str, Any]
+    side: RightSide, frame: pd.DataFrame, known: Mapping[str, Any]
 ) -> tuple[Any, NDArray[np.intp]]:
     """Formulaic's matrix, and which rows it kept."""
     from formulaic.materializers import PandasMaterializer
 
     dropped: set[int] = set()
+    seen = side.frame(frame)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            made = PandasMaterializer(frame, context=known).get_model_matrix(
-                spec, drop_rows=dropped, output="numpy", na_action="drop"
+            made = PandasMaterializer(seen, context=side.context(known)).get_model_matrix(
+                side.terms, drop_rows=dropped, output="numpy", na_action="drop"
             )
     except Exception as error:
-        said = reason(error, frame.columns)
-        raise FormulaError(f"Formula {text!r} cannot be evaluated: {said}") from None
+        raise _failed(side, "cannot be evaluated", reason(error, seen.columns)) from None
     return made, np.setdiff1d(np.arange(len(frame)), list(dropped)).astype(np.intp)
 
 
-def spec_of(terms: Any, state: Mapping[str, Any]) -> Any:
-    """A specification with learned state; formulaic makes the same columns from it."""
-    from formulaic import ModelSpec
-    from formulaic.parser.types import Factor
-
-    encoders = {
-        text: (Factor.Kind(kind), {} if levels is None else {"categories": levels})
-        for text, (kind, levels) in decoded(state["encoders"]).items()
-    }
-    return ModelSpec.from_spec(
-        terms,
-        transform_state=decoded(state["transforms"]),
-        encoder_state=encoders,
-        na_action="ignore",
-        output="numpy",
-    )
+def _failed(side: RightSide, what: str, said: str) -> FormulaError:
+    written = side.written
+    return FormulaError(f"Formula {written.shown!r} {what}: {written.visible(said)}")
 
 
 def column_names_of(
-    text: str, spec: Any, frame: pd.DataFrame, known: Mapping[str, Any]
+    side: RightSide, spec: Any, frame: pd.DataFrame, known: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """Names of the columns that a specification makes."""
-    made = _made(text, spec, frame, known)[0]
-    return tuple(str(name) for name in made.model_spec.column_names)
+    """Names of the columns that a specification makes of some rows."""
+    return side.names(_made(side, spec, frame, known)[0].model_spec)
 
 
 def applied(
-    text: str, spec: Any, frame: pd.DataFrame, known: Mapping[str, Any], width: int
+    side: RightSide, spec: Any, frame: pd.DataFrame, known: Mapping[str, Any], width: int
 ) -> Float:
     """Columns of rows by what was learned; NaN where a value is missing or a level not known."""
-    matrix, maker = _made(text, spec, frame, known)
+    matrix, maker = _made(side, spec, frame, known)
     made = np.array(matrix, dtype=np.float64)
     if made.shape != (len(frame), width):
-        raise FormulaError(f"Formula {text!r} makes other columns of these rows than of the fit's.")
+        raise FormulaError(
+            f"Formula {side.written.shown!r} makes other columns of these rows than of the fit's."
+        )
     for expression, (_, learned) in spec.encoder_state.items():
         if "categories" in learned and expression in maker.factor_cache:
             found = maker.factor_cache[expression].values
@@ -149,18 +239,20 @@ def applied(
     return made
 
 
-def _made(text: str, spec: Any, frame: pd.DataFrame, known: Mapping[str, Any]) -> tuple[Any, Any]:
+def _made(
+    side: RightSide, spec: Any, frame: pd.DataFrame, known: Mapping[str, Any]
+) -> tuple[Any, Any]:
     """Formulaic's matrix by a specification, and what made it."""
     from formulaic.materializers import PandasMaterializer
 
-    maker = PandasMaterializer(frame, context=known)
+    seen = side.frame(frame)
+    maker = PandasMaterializer(seen, context=side.context(known))
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # an unseen level is found by whoever asks
             return maker.get_model_matrix(spec), maker
     except Exception as error:
-        said = reason(error, frame.columns)
-        raise FormulaError(f"Formula {text!r} cannot be evaluated here: {said}") from None
+        raise _failed(side, "cannot be evaluated here", reason(error, seen.columns)) from None
 
 
 def is_formulaics(name: str, value: Any) -> bool:

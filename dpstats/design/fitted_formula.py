@@ -18,16 +18,13 @@ from numpy.typing import NDArray
 
 from dpstats.design.captured import check_captured
 from dpstats.design.evaluating import (
+    RightSide,
     applied,
     decoded,
-    encoded,
     frame_of,
     is_formulaics,
     kept_variables,
     materialized,
-    spec_of,
-    terms_of,
-    variables_of,
 )
 from dpstats.design.syntax import check_stored
 from dpstats.errors import FormulaError
@@ -130,8 +127,8 @@ class FittedFormula:
             variable holds a table, or as many values as there are rows.
         """
         allowed = list(dot)
-        terms = terms_of(text, allowed)
-        used = variables_of(terms)
+        side = RightSide.of(text, allowed)
+        used = side.reads
         reads = tuple(name for name in allowed if name in used)
         listed = tuple(allowed) if stands_for_all(text) else ()
         frame = frame_of(table, reads)
@@ -141,14 +138,15 @@ class FittedFormula:
             if name in used and name not in reads and not is_formulaics(name, value)
         }
         check_captured(known, text, len(frame))
-        matrix, spec = _evaluate(text, terms, frame, known)
-        names = tuple(str(name) for name in spec.column_names)
+        side.check(known)
+        matrix, spec = _evaluate(side, frame, known)
+        names = side.names(spec)
         variables, obstacle = kept_variables(known)
         try:
-            state = _state(spec)
+            state = side.learned(spec)
         except TypeError:
             state, obstacle = None, obstacle or "what one of its terms learned cannot be kept"
-        if not obstacle and _mixes(spec, frame, known, matrix):
+        if not obstacle and _mixes(side, spec, frame, known, matrix):
             obstacle = _MIXES
         state = None if obstacle else state
         return cls(text, listed, reads, names, state, variables, obstacle), matrix
@@ -170,8 +168,10 @@ class FittedFormula:
             check_stored(self.text, {*self.reads, *self.dot}, self.variables)
         frame = frame_of(table, self.reads)
         with reading(f"What formula {self.text!r} learned", FormulaError):
-            spec = spec_of(terms_of(self.text, list(self.dot or self.reads)), self.state)
-            return applied(self.text, spec, frame, dict(self.variables), len(self.names))
+            side = RightSide.of(self.text, list(self.dot or self.reads))
+            side.check(self.variables)
+            spec = side.spec(self.state)
+            return applied(side, spec, frame, dict(self.variables), len(self.names))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON object."""
@@ -207,9 +207,7 @@ class FittedFormula:
         return record(cls, fields, "formula", state=state, variables=variables, stored=True)
 
 
-def _evaluate(
-    text: str, terms: Any, frame: pd.DataFrame, known: Mapping[str, Any]
-) -> tuple[Float, Any]:
+def _evaluate(side: RightSide, frame: pd.DataFrame, known: Mapping[str, Any]) -> tuple[Float, Any]:
     """Values of all rows, NaN where one is missing, and formulaic's specification.
 
     Terms see all rows, so that a lag skips none. A term that one missing value makes missing
@@ -218,7 +216,7 @@ def _evaluate(
     complete = ~frame.isna().to_numpy().any(axis=1)
     parts = [np.arange(len(frame)), np.flatnonzero(complete)]
     for rows in parts[: 1 if complete.all() else 2]:
-        made, kept = materialized(text, terms, frame.iloc[rows].reset_index(drop=True), known)
+        made, kept = materialized(side, frame.iloc[rows].reset_index(drop=True), known)
         if len(kept) or rows is parts[-1]:
             break
     matrix = np.full((len(frame), made.shape[1]), np.nan)
@@ -226,22 +224,16 @@ def _evaluate(
     return matrix, made.model_spec
 
 
-def _mixes(spec: Any, frame: pd.DataFrame, known: Mapping[str, Any], matrix: Float) -> bool:
+def _mixes(
+    side: RightSide, spec: Any, frame: pd.DataFrame, known: Mapping[str, Any], matrix: Float
+) -> bool:
     """Whether some rows alone, with the state of all rows, get other values than among all."""
     rows = max(1, min(len(frame) // 2, _PROBE))
     probe = frame.iloc[:rows].reset_index(drop=True)
     try:
-        alone = applied("", spec_of(spec.formula, _state(spec)), probe, known, matrix.shape[1])
+        again = side.spec(side.learned(spec))
+        alone = applied(side, again, probe, known, matrix.shape[1])
     except FormulaError:
         return True
     both = np.isfinite(alone) & np.isfinite(matrix[:rows])
     return not np.allclose(alone[both], matrix[:rows][both], rtol=_SAME, atol=_SAME)
-
-
-def _state(spec: Any) -> dict[str, Any]:
-    """What a specification learned, as JSON; raises TypeError where it cannot be written."""
-    encoders = {
-        text: (kind.value, learned.get("categories"))
-        for text, (kind, learned) in spec.encoder_state.items()
-    }
-    return {"transforms": encoded(spec.transform_state), "encoders": encoded(encoders)}

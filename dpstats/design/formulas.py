@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
 import re
@@ -12,19 +13,20 @@ from typing import Any
 import numpy as np
 
 from dpstats.design.blocks import Factor, TermColumns, coded_factor, intercept, plain_columns
+from dpstats.design.contrasts import contrast_classes
+from dpstats.design.expansion import check_expansion
 from dpstats.design.operations import Expression, check_row_local
 from dpstats.design.public import public_frame, public_rows
 from dpstats.design.responses import Response, response_of_counts, response_of_term
-from dpstats.design.syntax import reason, written_factors
 from dpstats.design.terms import Terms
-from dpstats.errors import (
-    FormulaError,
-)
+from dpstats.design.written import Written, reason
+from dpstats.errors import FormulaError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Boolean, Categorical, Numeric
 
-__all__ = ["parsed", "read_formula", "read_response"]
+__all__ = ["most_columns", "parsed", "read_formula", "read_response"]
 
+MOST_COLUMNS = 10_000  # of interactions: the cost grows with their square, to some minutes
 
 _TEST_ROWS = 12
 
@@ -49,38 +51,43 @@ def read_formula(
         raise FormulaError(
             f"The formula is a {type(formula).__name__}; text such as 'y ~ x' is needed."
         )
-    left = formula.partition("~")[0].strip() if "~" in formula else ""
-    endog = read_response(formula, left, terms, family) if left else None
+    written = Written.of(formula, terms.columns)
+    endog = read_response(written, terms, family) if written.left else None
     read = set(endog.declarations) if endog else set()
     columns = [name for name in terms.columns if name not in read]
-    blocks = _plain_formula(formula, columns, terms)
+    blocks = _plain_formula(written.right, columns, terms)
     if blocks is None:
-        blocks = _general_formula(formula, columns, terms)
+        blocks = _general_formula(written, columns, terms)
     _check_sides(formula, endog, blocks, response)
     return endog, blocks
 
 
-def read_response(formula: str, left: str, terms: Terms, family: Family) -> Response:
+def read_response(written: Written, terms: Terms, family: Family) -> Response:
     """The left side; formulaic parses it where it is more than a name."""
-    if left.isidentifier() and left in terms.known:
-        return response_of_term(left, terms, lookup=True, family=family)
-    for text, lookup in written_factors(left):
+    name = written.column(written.left)
+    if written.left.isidentifier() and name in terms.known:
+        return response_of_term(name, terms, lookup=True, family=family)
+    for text, lookup in written.factors(written.left):
         if not lookup:
-            terms.expression(text)  # before formulaic sees it; see `written`
-    sides, _ = parsed(formula, f"{left} ~ 1", ())
+            terms.expression(written.visible(text), written.tree(text))  # before formulaic sees it
+    sides, _ = parsed(written, f"{written.left} ~ 1", ())
     sides = sides or ()  # nothing at all, as of "{}"
     factors = [factor for term in sides for factor in term.factors]
     lookups = all(factor.eval_method.value == "lookup" for factor in factors)
     if len(factors) == 2 and len(sides) == 2 and lookups and family.name == "binomial":
-        return response_of_counts((factors[0].expr, factors[1].expr), terms)
+        successes, failures = (written.column(factor.expr) for factor in factors)
+        return response_of_counts((successes, failures), terms)
     if len(factors) != 1:
         raise FormulaError(
-            f"The left side of {formula!r} has {len(factors)} terms; one numeric response is "
+            f"The left side of {written.shown!r} has {len(factors)} terms; one numeric response is "
             "needed, or 'successes + failures' of a binomial family. For arithmetic of columns "
             "write I(a + b)."
         )
-    lookup = factors[0].eval_method.value == "lookup"
-    return response_of_term(factors[0].expr, terms, lookup, family)
+    text = factors[0].expr
+    if factors[0].eval_method.value == "lookup":
+        return response_of_term(written.column(text), terms, lookup=True, family=family)
+    shown, tree = written.visible(text), written.tree(text)
+    return response_of_term(shown, terms, lookup=False, family=family, tree=tree)
 
 
 def _check_sides(
@@ -100,13 +107,12 @@ def _check_sides(
         )
 
 
-def _plain_formula(formula: str, columns: Sequence[str], terms: Terms) -> list[TermColumns] | None:
+def _plain_formula(right: str, columns: Sequence[str], terms: Terms) -> list[TermColumns] | None:
     """Read ``~ a + b + .`` directly: quick for thousands of columns. None for other formulas.
 
     `columns` are what the dot stands for.
     """
-    _, tilde, right = formula.partition("~")
-    if not tilde or not _PLAIN.fullmatch(right):
+    if not _PLAIN.fullmatch(right):
         return None
     listed: dict[str, None] = {}
     constants = []
@@ -137,7 +143,7 @@ def _main_effects(names: Iterable[str], terms: Terms, constant: bool) -> Iterato
         if kind is Numeric:
             yield _numeric_columns(list(group), terms)
         elif kind is Boolean:
-            yield from (TermColumns((_numeric_factor(n, terms, lookup=True),), (n,)) for n in group)
+            yield from (TermColumns((_numeric_factor(n, terms, None),), (n,)) for n in group)
         else:
             for name in group:
                 yield _dummies(name, terms, reduced=spanned)
@@ -160,73 +166,116 @@ def _dummies(name: str, terms: Terms, reduced: bool) -> TermColumns:
     return TermColumns((coded_factor(name, coding),), labels, term=name)
 
 
-def _general_formula(formula: str, columns: Sequence[str], terms: Terms) -> list[TermColumns]:
+def _general_formula(written: Written, columns: Sequence[str], terms: Terms) -> list[TermColumns]:
     """Let formulaic parse the right side, and decide structure and names on public rows."""
+    right, factors = _read_terms(written, columns, terms)
+    asked = _columns_of(right, factors, terms)
+    if asked > MOST_COLUMNS:
+        raise FormulaError(
+            f"Formula {written.shown!r} has {asked:,} columns, one for each combination of levels; "
+            f"at most {MOST_COLUMNS:,} are made. Leave out an interaction, or declare fewer levels."
+        )
+    return _structured(written, right, factors, terms)
+
+
+def most_columns(formula: str, terms: Terms) -> int:
+    """A number of columns that the right side of a formula does not exceed; it is not built.
+
+    Raises
+    ------
+    FormulaError
+        If it cannot be read.
+    """
+    written = Written.of(formula, terms.columns)
+    return _columns_of(*_read_terms(written, terms.columns, terms), terms)
+
+
+def _read_terms(
+    written: Written, columns: Sequence[str], terms: Terms
+) -> tuple[Any, dict[str, str | Factor]]:
+    """Terms of the right side, and what each of their factors is."""
+    check_expansion(written, written.text, len(columns))
     # All that is written, also what a minus takes out again, before formulaic sees it.
-    rest = formula.partition("~")[2] if "~" in formula else formula
     factors = {
-        text: _checked_factor(text, terms, name) for text, name in written_factors(rest.strip())
+        text: _checked_factor(written, text, terms, name)
+        for text, name in written.factors(written.right)
     }
-    _, right = parsed(formula, formula, columns)
+    _, right = parsed(written, written.text, columns)
     lookups = {
         f.expr: f.eval_method.value == "lookup"
         for t in right
         for f in t.factors
         if f.eval_method.value != "literal"
     }
-    used = {
-        text: factors[text] if text in factors else _checked_factor(text, terms, lookup)
+    return right, {
+        text: factors[text] if text in factors else _checked_factor(written, text, terms, lookup)
         for text, lookup in lookups.items()  # the dot is not written
     }
-    return _structured(formula, right, used, terms)
 
 
-def parsed(formula: str, text: str, columns: Sequence[str]) -> tuple[Any, Any]:
+def _columns_of(right: Any, factors: Mapping[str, str | Factor], terms: Terms) -> int:
+    """Columns of all terms, were none left out for another."""
+    widths = {
+        text: len(terms.schema[found].levels)  # type: ignore[union-attr]
+        if isinstance(found, str)
+        else len(found.expression.bounds)
+        for text, found in factors.items()
+    }
+    return sum(math.prod(widths.get(f.expr, 1) for f in term.factors) for term in right)
+
+
+def parsed(written: Written, text: str, columns: Sequence[str]) -> tuple[Any, Any]:
     """Terms of the left side, None if there is none, and of the right side of `text`.
 
-    Formulaic evaluates what the left side calls: it must have been checked (`written_factors`).
+    `text` is a part of the formula as it is `written`, and `columns` are what the dot stands for.
+    Formulaic evaluates what the left side calls: it must have been checked (`Written.factors`).
     """
     from formulaic import Formula
 
+    check_expansion(written, text, len(columns))
+    there = {"__formulaic_variables_available__": written.listed(columns)}
     try:
-        parsed = Formula.from_spec(text, context={"__formulaic_variables_available__": columns})
+        parsed = Formula.from_spec(text, context=there)
     except Exception as error:
-        raise FormulaError(f"Formula {formula!r} cannot be parsed: {reason(error)}") from None
+        raise written.unreadable(error) from None
     left, right = getattr(parsed, "lhs", None), getattr(parsed, "rhs", parsed)
     if any(not hasattr(term, "factors") for side in (left or (), right) for term in side):
         raise FormulaError(
-            f"Formula {formula!r} has several parts; one left and one right side are needed."
+            f"Formula {written.shown!r} has several parts; one left and one right side are needed."
         )
     return left, right
 
 
-def _checked_factor(text: str, terms: Terms, lookup: bool) -> str | Factor:
+def _checked_factor(written: Written, text: str, terms: Terms, lookup: bool) -> str | Factor:
     """The name of the categorical column that a factor codes, or a numeric factor."""
     if lookup:
-        if text not in terms.schema:
-            terms.column(text)
+        name = written.column(text)
+        if name not in terms.schema:
+            terms.column(name)
         return (
-            text
-            if isinstance(terms.schema[text], Categorical)
-            else _numeric_factor(text, terms, True)
+            name
+            if isinstance(terms.schema[name], Categorical)
+            else _numeric_factor(name, terms, None)
         )
-    return terms.categorical(text) or _numeric_factor(text, terms, lookup=False)
+    shown, tree = written.visible(text), written.tree(text)
+    return terms.categorical(shown, tree) or _numeric_factor(shown, terms, tree)
 
 
-def _numeric_factor(text: str, terms: Terms, lookup: bool) -> Factor:
-    if lookup:
+def _numeric_factor(text: str, terms: Terms, tree: ast.expr | None) -> Factor:
+    """A term that has this tree, or without one a column."""
+    if tree is None:
         is_number = isinstance(terms.schema[text], Numeric)
         return Factor(terms.column(text), dummy=not is_number, lookups=(text,) if is_number else ())
-    expression = terms.expression(text)
+    expression = terms.expression(text, tree)
     check_row_local(expression, public_rows(expression.columns, terms.schema, _TEST_ROWS), text)
     return Factor(expression)
 
 
 def _structured(
-    formula: str, right: Any, factors: Mapping[str, str | Factor], terms: Terms
+    written: Written, right: Any, factors: Mapping[str, str | Factor], terms: Terms
 ) -> list[TermColumns]:
     """Blocks in formulaic's order, with its names and contrasts."""
-    spec = _model_spec(formula, right, factors, terms)
+    spec = _model_spec(written, right, factors, terms)
     blocks = []
     for encoded in spec.structure:
         names = iter(encoded.columns)
@@ -235,38 +284,42 @@ def _structured(
                 _scoped_factor(s.factor.expr, s.reduced, factors, spec) for s in scoped.factors
             )
             width = math.prod(len(part.expression.bounds) for part in parts)
-            labels = tuple(itertools.islice(names, width))
-            block = TermColumns(parts, labels, float(scoped.scale), term=_term_name(encoded.term))
+            labels = tuple(map(written.visible, itertools.islice(names, width)))
+            term = _term_name(written, encoded.term)
+            block = TermColumns(parts, labels, float(scoped.scale), term=term)
             if len(block.names) != width:
-                raise FormulaError(f"Two columns of {encoded.term} in {formula!r} have one name.")
+                raise FormulaError(f"Two columns of {term} in {written.shown!r} have one name.")
             if width:
                 blocks.append(block)
     return blocks
 
 
-def _term_name(term: Any) -> str:
+def _term_name(written: Written, term: Any) -> str:
     """A term as statsmodels calls it; without factors it is the intercept."""
-    return str(term) if term.factors and str(term) != "1" else ""
+    literal = all(factor.eval_method.value == "literal" for factor in term.factors)
+    return "" if literal else written.visible(str(term))
 
 
-def _model_spec(formula: str, right: Any, factors: Mapping[str, str | Factor], terms: Terms) -> Any:
+def _model_spec(
+    written: Written, right: Any, factors: Mapping[str, str | Factor], terms: Terms
+) -> Any:
     """Formulaic's specification, made on public rows only."""
     from formulaic.materializers import PandasMaterializer
 
     columns: set[str] = set()
     for found in factors.values():
         columns |= {found} if isinstance(found, str) else found.expression.columns
-    frame = public_frame(columns, terms.schema)
+    frame = written.frame(public_frame(columns, terms.schema), factors)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            made = PandasMaterializer(frame, context={}).get_model_matrix(
+            known = {**contrast_classes(), **written.texts}
+            made = PandasMaterializer(frame, context=known).get_model_matrix(
                 right, output="numpy", na_action="ignore"
             )
     except Exception as error:
-        raise FormulaError(
-            f"Formula {formula!r} cannot be used: {reason(error, columns)}"
-        ) from None
+        said = written.visible(reason(error, frame.columns))
+        raise FormulaError(f"Formula {written.shown!r} cannot be used: {said}") from None
     return made.model_spec
 
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from dpstats.design.formulas import parsed, read_response
-from dpstats.design.syntax import parse_term, written_factors
 from dpstats.design.terms import Terms
+from dpstats.design.written import Written
 from dpstats.errors import FormulaError, SchemaError
 from dpstats.families import Family
 from dpstats.schema import Schema
@@ -42,19 +42,18 @@ def is_mistaken(
     known : mapping
         Variables of the caller that the formula names.
     """
-    left, tilde, right = formula.partition("~") if isinstance(formula, str) else ("", "", "")
-    if not (tilde and left.strip()):
-        return True
     try:
-        read_response(formula, left.strip(), Terms(schema), family)
-        factors = list(written_factors(right.strip()))
+        written = Written.of(formula, columns) if isinstance(formula, str) else Written.of("")
+        if not written.left:
+            return True
+        read_response(written, Terms(schema), family)
         names = {*columns, *schema}
-        for text, is_name in factors:
-            if is_name and text not in names | known.keys() | {"."}:
+        for text, is_name in written.factors(written.right):
+            if is_name and written.column(text) not in names | known.keys():
                 return True
-            if not is_name and any(_unknown(parse_term(text), names, known)):
+            if not is_name and any(_unknown(written.tree(text), names, known)):
                 return True
-        parsed(formula, right, list(columns))
+        parsed(written, written.right, list(columns))
     except (FormulaError, SchemaError, SyntaxError):
         return True
     return False

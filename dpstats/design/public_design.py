@@ -10,19 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.design.arrays import column_of, matrix_of
-from dpstats.design.evaluating import variables_of
+from dpstats.design.evaluating import RightSide
 from dpstats.design.facts import Design
 from dpstats.design.fitted_formula import FittedFormula
-from dpstats.design.formulas import parsed, read_response
+from dpstats.design.formulas import read_response
 from dpstats.design.layout import Layout, Source
 from dpstats.design.public_columns import PublicColumns, PublicRows, floats, usable
-from dpstats.design.public_values import PublicValues, total_of
+from dpstats.design.public_values import PublicValues, as_declared, total_of
 from dpstats.design.recipes import TERMS, VERSION, check_facts, public_facts
 from dpstats.design.responses import Response, response_of_column
 from dpstats.design.rows import KeptEntries, TableSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import Offset, Standardization, internal
-from dpstats.errors import DataError, FormulaError, SchemaError, TrustError
+from dpstats.design.written import Written, sides
+from dpstats.errors import DataError, FormulaError, SchemaError, TrustError, scrubbed
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names, named_columns, row_count
@@ -99,7 +100,7 @@ class PublicDesign(Design):
         """
         _check_schema(schema)
         left, right = _sides(formula)
-        endog = read_response(formula, left, Terms(schema), family)
+        endog = read_response(Written.of(formula), Terms(schema), family)
         if endog.trials is not None:
             raise TrustError(
                 f"The response {left!r} is a share of trials, which weigh its row and are private "
@@ -109,8 +110,12 @@ class PublicDesign(Design):
         private = set(endog.declarations)
         public = [n for n in column_names(data) if n not in private and n != schema.unit]
         texts = {"formula": right, "offset": offset, "exposure": exposure}
-        for text in filter(None, texts.values()):
-            _check_public(formula, text, public, private)
+        read = {
+            name
+            for text in filter(None, texts.values())
+            for name in _public_reads(formula, text, public, private)
+        }
+        data = as_declared(data, [n for n in public if n in read], schema)
         given = {"formula": right} | {
             name: _alone(name, text)
             for name, text in texts.items()
@@ -211,8 +216,8 @@ class PublicDesign(Design):
             check_facts(facts, facts["k"])
             return _made(recipe, endog, law, None, {}, None)
         schema = Schema.from_dict(facts["schema"])
-        left, right = _sides(facts["formula"])
-        endog = read_response(facts["formula"], left, Terms(schema), law)
+        _, right = _sides(facts["formula"])
+        endog = read_response(Written.of(facts["formula"]), Terms(schema), law)
         terms = {name: FittedFormula.from_dict(facts[name]) for name in TERMS if name in facts}
         known = [term for name, term in terms.items() if name != "exog"]
         if terms["exog"].text != right or any(len(term.names) != 1 for term in known):
@@ -243,6 +248,7 @@ class PublicDesign(Design):
             raise DataError("The design of a result has no rows; make the model again to fit it.")
         return self.covariates
 
+    @scrubbed
     def source(self, table: Any) -> Source:
         """Private responses of a table, for the rows that are in use; a design of no columns.
 
@@ -316,23 +322,24 @@ def _check_schema(schema: Any) -> None:
 
 
 def _sides(formula: Any) -> tuple[str, str]:
-    if not isinstance(formula, str) or formula.count("~") != 1:
+    if not isinstance(formula, str):
         raise FormulaError(f"Formula {formula!r}: write 'y ~ x'.")
-    left, right = (side.strip() for side in formula.split("~"))
+    left, right = sides(formula)
     if not left or not right:
         raise FormulaError(f"Formula {formula!r}: write 'y ~ x', or 'y ~ 1' for the mean alone.")
     return left, right
 
 
-def _check_public(formula: str, text: str, public: Sequence[str], private: set[str]) -> None:
-    """The response is private, also where a Python variable has its name."""
-    _, terms = parsed(formula, text, public)
-    both = sorted(variables_of(terms) & private)
+def _public_reads(formula: str, text: str, public: Sequence[str], private: set[str]) -> set[str]:
+    """Names in a text; the response is private, also where a Python variable has its name."""
+    names = RightSide.of(text, list(public)).reads
+    both = sorted(names & private)
     if both:
         raise FormulaError(
             f"Column {both[0]!r} is on both sides of {formula!r}: it is the private response, so "
             "no covariate may be made of it."
         )
+    return names
 
 
 def _of_response(schema: Schema, private: set[str]) -> Schema:

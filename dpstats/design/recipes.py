@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.syntax import most_terms
+from dpstats.design.expansion import MOST_TERMS, most_terms
 from dpstats.errors import FormulaError, OptionError, SchemaError
 from dpstats.families import GAUSSIAN, RELEASED, Family, family
 from dpstats.schema import Schema
@@ -29,7 +29,6 @@ __all__ = [
 Float = NDArray[np.float64]
 
 VERSION = 1
-_MOST_TERMS = 1_000_000  # of a formula in a file: some ten seconds
 TERMS = ("exog", "offset", "exposure")  # terms of public covariates, with what they learned
 _PAIR = tuple[float, float]
 
@@ -98,7 +97,7 @@ def design_options(data: Any) -> dict[str, Any]:
 
 def _check_terms(formula: str, columns: int) -> None:
     """Refuse a formula whose terms would take minutes to write out, whoever wrote the file."""
-    if most_terms(formula, columns) > _MOST_TERMS:
+    if most_terms(formula, columns) > MOST_TERMS:
         raise FormulaError("design: the formula has more terms than can be written out.")
 
 

@@ -98,7 +98,9 @@ class KnownTerm(NamedTuple):
         return np.clip(self.evaluate(rows), self.offset.lower, self.offset.upper)
 
 
-def response_of_term(text: str, terms: Terms, lookup: bool, family: Family) -> Response:
+def response_of_term(
+    text: str, terms: Terms, lookup: bool, family: Family, tree: ast.expr | None = None
+) -> Response:
     """The response that the left side of a formula means.
 
     Raises
@@ -111,7 +113,7 @@ def response_of_term(text: str, terms: Terms, lookup: bool, family: Family) -> R
     if lookup and text in terms.schema:
         return response_of_column(text, terms.schema[text], family)
     _need_levels(text, family, "is a term")
-    found = terms.column(text) if lookup else terms.expression(text)
+    found = terms.column(text) if lookup else terms.expression(text, tree)
     if found.wide:
         raise FormulaError(
             f"The response {text!r} has several columns; one number per row is needed."

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import itertools
-import math
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import NoReturn
 
+from dpstats.design.expansion import check_term
 from dpstats.design.operations import COMPARISONS, FUNCTIONS, OPERATORS
 from dpstats.design.smooth import BASES
+from dpstats.design.written import Written
 from dpstats.errors import FormulaError
 from dpstats.stored import LARGEST
 
@@ -19,10 +20,7 @@ __all__ = [
     "CONTRASTS",
     "check_stored",
     "dotted",
-    "most_terms",
     "parse_term",
-    "reason",
-    "written_factors",
 ]
 
 CENTERED = ("center", "scale", "standardize")
@@ -31,43 +29,20 @@ CONTRASTS = frozenset(
     + [f"contr.{name}" for name in ("treatment", "sum", "helmert", "poly", "diff", "SAS")]
 )
 ALLOWED = frozenset([*itertools.chain(*FUNCTIONS.values()), *BASES, *CENTERED, "C", "Q"])
-_QUOTED = "__quoted_{}__"
 
 
 def parse_term(text: str) -> ast.expr:
-    """Syntax tree of a term; names in backticks become Q('name').
-
-    Formulaic finds the backticks: the tree is that of the text which it would evaluate, so that no
-    other reading of quotes can hide from the tables what formulaic then runs.
+    """Syntax tree of a term; quoted names become Q('name').
 
     Raises
     ------
     SyntaxError
         If the text is no expression.
+    FormulaError
+        If it is longer or nests deeper than a term may.
     """
-    quoted: dict[str, str] = {}
-    try:
-        if "`" in text:
-            from formulaic.utils.code import sanitize_variable_names
-
-            text = sanitize_variable_names(text, {}, quoted, template=_QUOTED)
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (ValueError, IndexError, RecursionError, MemoryError):  # a null byte, ``, a deep nest
-        raise SyntaxError from None
-    named = {alias: name for alias, name in quoted.items() if alias != name}
-    return _QuotedNames(named).visit(tree) if named else tree
-
-
-class _QuotedNames(ast.NodeTransformer):
-    """Puts Q('name') in the place of the aliases that stand for names in backticks."""
-
-    def __init__(self, quoted: Mapping[str, str]) -> None:
-        self._quoted = quoted
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id not in self._quoted:
-            return node
-        return ast.Call(ast.Name("Q", ast.Load()), [ast.Constant(self._quoted[node.id])], [])
+    written = Written.of(text, term=True)
+    return written.tree(written.text)
 
 
 def dotted(node: ast.expr) -> str:
@@ -77,117 +52,6 @@ def dotted(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return f"{node.value.id}.{node.attr}"
     return ""
-
-
-def written_factors(formula: str) -> Iterator[tuple[str, bool]]:
-    """Every factor of a formula as formulaic will see it, and whether it is a name.
-
-    The text is cut into tokens and nothing else: formulaic's parser looks up what a term calls by
-    evaluating it, so terms that must not run are to be found before it gets the formula.
-
-    Raises
-    ------
-    FormulaError
-        If the formula cannot be cut into tokens.
-    """
-    from formulaic.parser.algos.sanitize_tokens import sanitize_tokens
-    from formulaic.parser.algos.tokenize import tokenize
-
-    try:
-        tokens = list(sanitize_tokens(tokenize(formula)))
-    except Exception as error:
-        raise FormulaError(f"Formula {formula!r} cannot be parsed: {reason(error)}") from None
-    for token in tokens:
-        if token.kind is not None and token.kind.name in ("NAME", "PYTHON"):
-            yield token.token, token.kind.name == "NAME"
-
-
-_BINDS = {"~": 0, "|": 0, "+": 1, "-": 1, "*": 2, "/": 2, "%in%": 2, ":": 3, "**": 4, "^": 4}
-
-
-def most_terms(formula: str, columns: int = 1) -> int:
-    """A number of terms that a formula does not exceed when it is written out; it is not, here.
-
-    ``.`` stands for so many columns. Of a and b terms there are at most a + b in their sum,
-    (a + 1)(b + 1) - 1 in ``*``, a b in ``:``, and sum_{j <= k} C(a, j) in a power of k. But all a^k
-    products are made before equal ones are dropped: where these are too many, or k is no number, it
-    is `LARGEST`.
-
-    Raises
-    ------
-    FormulaError
-        If the formula cannot be cut into tokens, or they make no formula.
-    """
-    from formulaic.parser.algos.sanitize_tokens import sanitize_tokens
-    from formulaic.parser.algos.tokenize import tokenize
-
-    try:
-        tokens = [(t.kind.name, t.token) for t in sanitize_tokens(tokenize(formula)) if t.kind]
-        sizes, waiting, operand = list[tuple[int, float]](), list[str](), True
-        products = 0.0
-        for kind, text in tokens:
-            if kind == "CONTEXT" and text in "([{":
-                waiting.append("(")
-                operand = True
-            elif kind == "CONTEXT":
-                while waiting[-1] != "(":
-                    products += _written_out(sizes, waiting.pop())
-                waiting.pop()
-            elif text == ".":
-                sizes.append((columns, math.inf))
-                operand = False
-            elif kind == "OPERATOR":
-                if operand:  # a sign: of nothing before it
-                    sizes.append((0, math.inf))
-                while waiting and waiting[-1] != "(" and _BINDS[waiting[-1]] >= _BINDS[text]:
-                    products += _written_out(sizes, waiting.pop())
-                waiting.append(text)
-                operand = True
-            else:
-                sizes.append((1, int(text) if text.isdigit() and len(text) < 6 else math.inf))
-                operand = False
-        while waiting:
-            products += _written_out(sizes, waiting.pop())
-        ((size, _),) = sizes
-    except Exception as error:
-        raise FormulaError(f"Formula {formula!r} cannot be parsed: {reason(error)}") from None
-    return size if products <= _PRODUCTS else LARGEST
-
-
-def _written_out(sizes: list[tuple[int, float]], operator: str) -> float:
-    """Put the size of what an operator makes in the place of its operands' sizes and numbers.
-
-    Returns how many factors are multiplied for a power, as `formulaic` does it.
-    """
-    (right, power), (left, _) = sizes.pop(), sizes.pop()
-    products = 0.0
-    if operator in ("**", "^"):
-        deep = int(min(power, _DEEP))
-        size = sum(math.comb(left, j) for j in range(1, min(deep, left) + 1))
-        products = power * min(left**deep, LARGEST)
-    elif operator in ("*", "/"):
-        size = (left + 1) * (right + 1) - 1
-    elif operator in (":", "%in%"):
-        size = left * right
-    else:
-        size = left + right
-    sizes.append((min(size, LARGEST), math.inf))
-    return products
-
-
-_DEEP = 64  # factors of a term: beyond it there are more terms than anybody reads
-_PRODUCTS = 1e6  # of powers, factor by factor: two seconds or so
-
-
-def reason(error: Exception, columns: Collection[Hashable] = ()) -> str:
-    """The first line of an error, or its name; or which columns hide a function of formulas."""
-    said = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if "is not callable" in said or "has no attribute" in said:
-        hiding = [name for name in columns if isinstance(name, str) and name in ALLOWED | {"np"}]
-        if hiding:
-            names = ", ".join(map(repr, hiding))
-            return f"column {names} has the name of a function that formulas call; rename it."
-    return said
 
 
 # A formula from a file -------------------------------------------------------------------------
@@ -214,12 +78,14 @@ def check_stored(text: str, columns: Collection[str], variables: Mapping[str, ob
     FormulaError
         Naming the term.
     """
-    for term, name in written_factors(text):
-        stored = _StoredTerm(term, columns, variables)
+    written = Written.of(text)
+    for term, name in written.factors(written.text):
+        stored = _StoredTerm(written.visible(term), columns, variables)
         if not name:
-            stored.check()
-        elif term not in {*columns, *variables}:
-            stored.refuse(repr(term))
+            check_term(written, term, variables)
+            stored.check(written, term)
+        elif written.column(term) not in {*columns, *variables}:
+            stored.refuse(repr(written.column(term)))
 
 
 class _StoredTerm:
@@ -238,9 +104,9 @@ class _StoredTerm:
             "fit."
         )
 
-    def check(self) -> None:
+    def check(self, written: Written, text: str) -> None:
         try:
-            self._reads_column(parse_term(self._text))
+            self._reads_column(written.tree(text))
         except (SyntaxError, RecursionError):
             raise FormulaError(f"Term {self._text!r} cannot be parsed.") from None
 

@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from dpstats.design.contrasts import mistake_in
+from dpstats.design.expansion import check_sizes
 from dpstats.design.operations import (
     COMPARISONS,
     FUNCTIONS,
@@ -27,9 +29,10 @@ from dpstats.design.operations import (
     shifted,
 )
 from dpstats.design.smooth import BASES, smooth
-from dpstats.design.syntax import ALLOWED, CENTERED, CONTRASTS, dotted, parse_term
+from dpstats.design.syntax import ALLOWED, CENTERED, dotted, parse_term
 from dpstats.errors import FormulaError
 from dpstats.schema import Categorical, Numeric, Schema
+from dpstats.text import look_alike
 
 __all__ = ["Terms"]
 
@@ -125,8 +128,8 @@ class Terms:
             guesses=guesses,
         )
 
-    def expression(self, text: str) -> Expression:
-        """The row-wise function that a numeric term means.
+    def expression(self, text: str, tree: ast.expr | None = None) -> Expression:
+        """The row-wise function that a numeric term means, whose tree may be known.
 
         Raises
         ------
@@ -135,7 +138,7 @@ class Terms:
             an operation that is not allowed; or if its bounds cannot be derived from the schema.
         """
         try:
-            found = self._build(parse_term(text), text)
+            found = self._build(parse_term(text) if tree is None else tree, text)
         except (SyntaxError, OverflowError, RecursionError, MemoryError):
             raise FormulaError(f"Term {text!r} cannot be parsed.") from None
         if not found.columns:
@@ -151,7 +154,7 @@ class Terms:
             )
         return found
 
-    def categorical(self, text: str) -> str | None:
+    def categorical(self, text: str, tree: ast.expr) -> str | None:
         """Column of a ``C(column, contrasts)`` term; None if `text` is no such term.
 
         Raises
@@ -159,10 +162,6 @@ class Terms:
         FormulaError
             If the column is not declared with levels, or the contrasts are not known ones.
         """
-        try:
-            tree = parse_term(text)
-        except SyntaxError:
-            return None
         if not (isinstance(tree, ast.Call) and dotted(tree.func) == "C"):
             return None
         name = self._name(tree.args[0]) if tree.args else None
@@ -185,21 +184,10 @@ class Terms:
                 "come from the schema",
                 "C(g) or C(g, Treatment('level'))",
             )
-        for contrast in extra:
-            self._check_contrast(contrast, text)
+        levels = self.schema[name].levels  # type: ignore[union-attr]
+        if wrong := next(filter(None, (mistake_in(each, levels) for each in extra)), None):
+            self._refuse(text, *wrong)
         return name
-
-    def _check_contrast(self, node: ast.expr, text: str) -> None:
-        called = isinstance(node, ast.Call)
-        if dotted(node.func if called else node) not in CONTRASTS:  # type: ignore[attr-defined]
-            self._refuse(
-                text,
-                f"contrasts {ast.unparse(node)!r} are not known",
-                "Treatment('level'), Sum, Helmert, Poly or Diff",
-            )
-        if called:
-            for argument in (*node.args, *(k.value for k in node.keywords)):  # type: ignore[attr-defined]
-                self._literal(argument, text)
 
     def _build(self, node: ast.expr, text: str) -> Expression:
         build = _BUILDERS.get(type(node), Terms._refused_syntax)
@@ -309,6 +297,7 @@ class Terms:
         """A polynomial or spline basis, fixed on a public grid over the range of its argument."""
         if not node.args:
             self._refuse(text, f"{name}() needs a column", f"{name}(x, ...)")
+        check_sizes(node, text)
         part = self._single(node.args[0], text)
         if not (np.isfinite(part.bounds).all() and part.interval[0] < part.interval[1]):
             raise FormulaError(self._unbounded(text))
@@ -360,8 +349,8 @@ class Terms:
         )
 
     def _meant(self, name: str) -> str:
-        close = difflib.get_close_matches(name, map(str, self.schema), n=1)
-        return f" Did you mean {close[0]!r}?" if close else ""
+        alike = look_alike(name, self.schema)
+        return f" {alike}" if alike else ""
 
     def _refused_syntax(self, node: ast.expr, text: str) -> NoReturn:
         if isinstance(node, ast.Subscript):

@@ -12,13 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import Share, calibrate, epsilon_of
-from dpstats.errors import (
-    OptionError,
-    given,
-    is_number,
-    is_whole,
-    nearest,
-)
+from dpstats.errors import OptionError, given, is_number, is_whole, nearest
 from dpstats.families import CLASSICAL, RELEASED
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimator, Mechanism, Options, Plan

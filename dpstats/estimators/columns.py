@@ -115,6 +115,8 @@ def checked_bins(bins: object, low: float, high: float) -> Array | None:
     """
     if isinstance(bins, str) and bins == "auto":
         return None
+    if isinstance(bins, str) and bins == "whole" and _has_whole_bins(low, high):
+        return np.arange(low - 0.5, high + 1.0)
     if is_whole(bins, 2, _MOST_BINS):
         return np.linspace(low, high, bins + 1)
     if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str):
@@ -126,8 +128,13 @@ def checked_bins(bins: object, low: float, high: float) -> Array | None:
                 return whole
     raise OptionError(
         f"bins={given(bins)}: 'auto', a number from 2 to {_MOST_BINS}, or edges that increase from "
-        f"{low:g} to {high:g}, the declared range, are needed."
+        f"{low:g} to {high:g}, the declared range, are needed; or 'whole', a bin for each of 2 to "
+        f"{_MOST_BINS} whole numbers from one end of a range to the other."
     )
+
+
+def _has_whole_bins(low: float, high: float) -> bool:
+    return low.is_integer() and high.is_integer() and 1 <= high - low < _MOST_BINS
 
 
 def bin_numbers(count: int) -> tuple[str, ...]:
@@ -153,13 +160,14 @@ def window(found: Distribution, count: int) -> Array:
     """Edges of `count` + 2 bins of a range: all but the first and the last have one round width.
 
     These take what is outside of the window, which stays inside of the range, so that as many bins
-    are asked for as were planned. Where noise hides the tails all of the range is the window.
+    are asked for as were planned. Where noise hides the tails, or so many do not fit, bins of a
+    round width cover all of the range, no more of them.
     """
     noise = math.sqrt(float(found.variance.max()))
     low, high = float(found.edges[0]), float(found.edges[-1])
     tail = max(_TAIL, _SEEN * noise / found.rows)
     if tail > _LOST:
-        return np.linspace(low, high, count + 3)
+        return round_edges(low, high, count + 1)
     start, stop = found.quantile(tail), found.quantile(1 - tail)
     width = max(stop - start, (high - low) * 2.0**-40) / count
     step = _round_step(width)
@@ -168,7 +176,7 @@ def window(found: Distribution, count: int) -> Array:
     # Products to the digits of the step, so that 3 times 0.1 is printed as 0.3.
     inner = [float(f"{step * (first + j):.12g}") for j in range(count + 1)]
     edges = np.concatenate([[low], inner, [high]])
-    return edges if np.all(np.diff(edges) > 0) else np.linspace(low, high, count + 3)
+    return edges if np.all(np.diff(edges) > 0) else round_edges(low, high, count + 1)
 
 
 def coarse_edges(design: Design, place: int, cells: int = CELLS, deepest: float = DEEPEST) -> Array:

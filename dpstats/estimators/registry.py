@@ -12,6 +12,7 @@ from dpstats.estimators.labels import LABEL_ONLY
 from dpstats.estimators.local import LOCAL
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator, Options
+from dpstats.text import grid, wrap
 from dpstats.theory import Theory
 from dpstats.theory.arithmetic import sum_of_formulas
 
@@ -131,7 +132,8 @@ def methods(model: str | None = None, trust: str | None = None) -> pd.DataFrame:
     -------
     DataFrame
         Columns model, method, trust, given (options that the row is about), source (of the private
-        term), rate (upper, constants 1), conditions and options.
+        term), rate (upper, constants 1), conditions and options. Printed, it is a line for each
+        model and trust model with the names of its methods, the default first.
 
     Examples
     --------
@@ -160,7 +162,26 @@ def methods(model: str | None = None, trust: str | None = None) -> pd.DataFrame:
         if model in (None, e.model) and trust in (None, name)
     ]
     columns = ["model", "method", "trust", "given", "source", "rate", "conditions", "options"]
-    return pd.DataFrame(rows, columns=columns)
+    return _by_names(pd.DataFrame(rows, columns=columns))
+
+
+def _by_names(table: pd.DataFrame) -> pd.DataFrame:
+    """The table, which prints names of methods by model and trust model."""
+
+    class MethodTable(type(table)):  # type: ignore[misc]
+        def __repr__(self) -> str:
+            if not {"model", "trust", "method"} <= set(self.columns):
+                return super().__repr__()  # type: ignore[no-any-return]
+            found: dict[tuple[str, str], list[str]] = {}
+            for model, trust, name in zip(self.model, self.trust, self.method, strict=True):
+                found.setdefault((model, trust), []).append(name)
+            rows = [(*pair, ", ".join(dict.fromkeys(names))) for pair, names in found.items()]
+            more = ", ".join(c for c in self.columns if c not in ("model", "trust", "method"))
+            lines = grid(("model", "trust", "methods, the default first"), rows)
+            return "\n".join([*lines, "", *wrap([f"Columns of this DataFrame besides: {more}."])])
+
+    made: pd.DataFrame = MethodTable(table)
+    return made
 
 
 def _source(theory: Theory) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dpstats.design import Design
-from dpstats.design.syntax import most_terms
+from dpstats.design.expansion import most_terms
+from dpstats.design.formulas import most_columns
+from dpstats.design.terms import Terms
 from dpstats.federated.question import Question
 from dpstats.models import door
 from dpstats.schema import Schema
@@ -28,11 +30,14 @@ def check_size(asked: Question) -> None:
         raise RefusedError(f"a formula has more than {_CHARACTERS:,} characters")
     try:
         columns = len((asked.design.get("schema") or {}).get("columns", ()))
-        terms = most_terms(str(asked.design.get("formula", "")), columns)
+        formula = str(asked.design.get("formula", ""))
+        terms = most_terms(formula, columns)
+        if terms <= _COLUMNS and columns:
+            terms = most_columns(formula, Terms(Schema.from_dict(asked.design["schema"])))
     except Exception as error:  # the schema may be anything
         raise RefusedError(f"formula or schema: {type(error).__name__}") from None
-    if terms > _COLUMNS:
-        raise RefusedError(f"the formula has more than {_COLUMNS:,} terms")
+    if terms > _COLUMNS + 1:  # the response may be among what a dot stands for
+        raise RefusedError(f"the formula has more than {_COLUMNS:,} columns")
 
 
 def check_design(design: Design, own: Schema) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from dpstats import estimators
 from dpstats.combining import RULES
 from dpstats.design import Design
+from dpstats.design.written import sides, term
 from dpstats.errors import DataError, FeasibilityWarning, OptionError, is_number
 from dpstats.estimators.federated.averaged import AveragedSparse
 from dpstats.estimators.federated.rounds import Rounds
@@ -94,10 +95,12 @@ def second_of(question: Question, chosen: Sequence[str]) -> Question:
         If their names do not make a formula of them.
     """
     design = question.read_design()
-    response = str(question.design["formula"]).partition("~")[0]
-    terms = [name for name in _places(design) if name in set(chosen)]
-    formula = f"{response}~ {' + '.join(['1' if design.has_intercept else '0', *terms])}"
-    names = [*(["Intercept"] if design.has_intercept else []), *terms]
+    response, _ = sides(str(question.design["formula"]))
+    columns = [name for name in design.schema or () if not name.isidentifier()]
+    kept = [name for name in _places(design) if name in set(chosen)]
+    terms = [term(name) if name in columns else name for name in kept]
+    formula = f"{response} ~ {' + '.join(['1' if design.has_intercept else '0', *terms])}"
+    names = [*(["Intercept"] if design.has_intercept else []), *kept]
     target = question.options.get("target")
     made = Question(
         question.model,

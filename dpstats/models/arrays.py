@@ -7,11 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpstats.errors import (
-    DataError,
-    OptionError,
-    need_names,
-)
+from dpstats.design.arrays import column_pairs
+from dpstats.errors import DataError, OptionError, need_names
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, RELEASED, Family
 from dpstats.families import family as family_of
 from dpstats.models.model import Model
@@ -39,7 +36,9 @@ def OLS(  # noqa: N802 - as in statsmodels
         Design; include a column of ones with bounds (1, 1) for an intercept. The bounds of every
         other column of a sparse matrix contain 0.
     bounds : mapping
-        ``{"endog": (lower, upper), "exog": (lower, upper) or a list of d pairs}``; public.
+        ``{"endog": (lower, upper), "exog": (lower, upper)}``; exog also a list of d pairs, or
+        ``{"lower": [...], "upper": [...]}``. Public. Four numbers for two columns that can be read
+        both ways are refused.
     names : sequence of str, optional
         Column names; a DataFrame's own, or ``x1, x2, ...``.
 
@@ -276,6 +275,7 @@ def _array_model(
         names = [str(c) for c in exog.columns]
     elif names is not None:
         names = need_names(names=names)
+    bounds = {**bounds, "exog": column_pairs(bounds["exog"], shape[1], "bounds['exog']")}
     recipe = Arrays(shape[1], bounds, names, law, hasattr(exog, "tocsr"))
     model = Model(KINDS.get(law, "glm"), recipe, (endog, exog, known))
     model.design  # noqa: B018 - wrong bounds are refused here and now

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
-from dpstats.accounting import Ledger
+from dpstats.design.written import sides
 from dpstats.errors import OptionError, given, need_names, need_text
 from dpstats.estimators.columns import QUARTILES, checked_bins, checked_levels
-from dpstats.mechanisms.noise import Noise
 from dpstats.models import recipes, regressions
+from dpstats.models.describing import describe, describe_model
 from dpstats.models.model import Model
-from dpstats.models.recipes import of_columns, of_numbers, required
+from dpstats.models.recipes import Formula, level_term, of_columns, of_numbers, required
 from dpstats.models.unbuilt import known_arguments
-from dpstats.privacy import Central
-from dpstats.results.descriptive import DescribeResults
-from dpstats.schema import Boolean, Categorical, Numeric, Schema
-from dpstats.tables import column_names
+from dpstats.schema import Boolean, Categorical, Schema
 from dpstats.tables.engines import Dask, placed
-from dpstats.tables.streams import stream_of
 
 __all__ = [
     "corr",
     "crosstab",
     "describe",
+    "describe_model",
     "histogram",
     "mean",
     "proportion",
@@ -86,83 +83,6 @@ def quantile(
 
 
 @known_arguments
-def describe(
-    data: Any,
-    schema: Schema,
-    privacy: Central,
-    ledger: Ledger | None = None,
-    *,
-    columns: Sequence[str] | None = None,
-    noise: Noise | None = None,
-) -> DescribeResults:
-    """Number, missing values, mean, standard deviation and quartiles of columns, in one fit.
-
-    Parameters
-    ----------
-    data : table
-        Private rows.
-    schema : Schema
-        Public declaration of the columns; ranges may be far too wide.
-    privacy : Central
-        What to spend, on all columns together; delta is above 0.
-    ledger : Ledger, optional
-        Where the cost is charged before any row is read.
-    columns : sequence of str, optional
-        Columns to describe, all declared ``Numeric``; by default all that are, and are there.
-    noise : SeededNoise, optional
-        For simulation; the result is then NOT private.
-
-    Returns
-    -------
-    DescribeResults
-        ``frame()`` is a DataFrame with one row a column; ``intervals()``, ``summary()``, ``save()``
-        and the rest are as for every fit.
-
-    Raises
-    ------
-    DPStatsError
-        As `Model.fit`, before anything is charged.
-
-    Warns
-    -----
-    FeasibilityWarning
-        If noise blurs the distributions of so many columns; says how many rows suffice.
-
-    Notes
-    -----
-    Guarantee: Gaussian noise on counts and on clipped sums of all columns at once; see
-    `dpstats.estimators.central.descriptive.describe.ColumnDescriptions`.
-
-    Examples
-    --------
-    >>> import dpstats as dp
-    >>> from dpstats.datasets import randhie
-    >>> found = dp.describe(*randhie.load(), dp.Central(1.0, 1e-6), columns=["mdvis", "disea"])
-    >>> found.frame().columns.tolist()
-    ['count', 'missing', 'mean', 'std', '25%', '50%', '75%']
-    """
-    model = describe_model(data, schema, columns)
-    return cast("DescribeResults", model.fit(privacy, ledger, noise=noise))
-
-
-def describe_model(
-    data: Any, schema: Schema | None, columns: Sequence[str] | None = None, n: int | None = None
-) -> Model:
-    """The model that `describe` fits."""
-    if columns is None:
-        declarations = required(schema)
-        there = None if data is None else set(column_names(stream_of(data, declarations)))
-        columns = [
-            name
-            for name, declared in declarations.items()
-            if isinstance(declared, Numeric) and (there is None or name in there)
-        ]
-    if not need_names(columns=columns):
-        raise OptionError("No column to describe: the table has none that is declared Numeric.")
-    return Model("describe", of_numbers(columns, data, schema), data, n)
-
-
-@known_arguments
 def mean(
     formula: str,
     data: Any = None,
@@ -208,14 +128,19 @@ def mean(
     if sites is not None:
         raise OptionError("mean(..., by=...): sites= is for the mean of all rows.")
     data = placed(data, engine)
+    name = _one_column(formula, schema, "mean")
+    return Model("group means", *_grouped(name, by, data, schema, n), missing=missing)
+
+
+def _one_column(formula: str, schema: Schema | None, asked: str) -> str:
+    """The column of ``"y"`` or ``"y ~ 1"``, whose groups are named apart, by ``by=``."""
     need_text(formula=formula)
-    column, _, right = formula.partition("~")
-    if formula in required(schema):
+    column, right = sides(formula)
+    if not column or formula in required(schema):
         column, right = formula, ""
-    if right.strip() not in ("", "1"):
-        raise OptionError(f'mean({formula!r}): write mean("y") or mean("y ~ 1").')
-    name = recipes.unquoted(column, schema)
-    return Model("group means", *recipes.grouped(name, by, data, schema, n), missing=missing)
+    if right not in ("", "1"):
+        raise OptionError(f'{asked}({formula!r}, by=...): write {asked}("y", by="g").')
+    return recipes.unquoted(column, schema)
 
 
 @known_arguments
@@ -319,7 +244,12 @@ def variance(
 
 @known_arguments
 def ttest(
-    formula: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
+    formula: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    by: str | None = None,
+    n: int | None = None,
 ) -> Model:
     """Comparison of two groups: Welch's test, or with ``method="rank"`` a rank test.
 
@@ -329,6 +259,8 @@ def ttest(
         ``"y ~ g"``: a ``Numeric`` column, and a ``Categorical`` or ``Boolean`` one of two levels.
     data, schema, n
         As for `quantile`.
+    by : str, optional
+        The second one, where `formula` is the first: ``ttest("y", by="g")``.
 
     Returns
     -------
@@ -348,11 +280,17 @@ def ttest(
     ('b - a', 'mean of a', 'mean of b')
     """
     need_text(formula=formula)
-    left, tilde, right = (part.strip() for part in formula.partition("~"))
-    if not (tilde and left and right) or "~" in right:
-        raise OptionError(f'ttest({formula!r}): write ttest("y ~ g"), a column and its two groups.')
-    left, right = (recipes.unquoted(side, schema) for side in (left, right))
-    parts = recipes.grouped(left, right, data, schema, n)
+    if by is None:
+        left, right = sides(formula)
+        if not (left and right) or sides(right)[0]:
+            raise OptionError(
+                f'ttest({formula!r}): write ttest("y ~ g") or ttest("y", by="g"), a column and its '
+                "two groups."
+            )
+        left, right = (recipes.unquoted(side, schema) for side in (left, right))
+    else:
+        left, right = _one_column(formula, schema, "ttest"), by
+    parts = _grouped(left, right, data, schema, n)
     levels = getattr(required(schema)[right], "levels", ())
     if len(levels) != 2:
         raise OptionError(
@@ -360,6 +298,17 @@ def ttest(
             f"by={right!r}) has the means of more."
         )
     return Model("ttest", *parts)
+
+
+def _grouped(
+    column: str, by: str, data: Any, schema: Schema | None, n: int | None
+) -> tuple[Formula, Any, int | None, dict[str, list[str]]]:
+    """A column and the groups of another: what models of both are made of."""
+    numbers = of_numbers([column], data, schema)
+    of_columns([by], None, schema, Categorical, Boolean)
+    formula = f"{numbers.formula} + {level_term(by, numbers.schema)}"
+    recipe = Formula(formula, numbers.schema, one_sided=True, label=f"{column} by {by}")
+    return recipe, data, n, {"columns": [column, by]}
 
 
 @known_arguments
@@ -379,10 +328,11 @@ def histogram(
     ----------
     column, data, schema, n
         As for `quantile`.
-    bins : "auto", int or sequence of float
+    bins : "auto", "whole", int or sequence of float
         A number of bins of equal width over the declared range, or one edge or more within it, to
-        which its ends are added; a bin holds its upper edge, the first one its lower end, too. By
-        default budget or devices find where values are; devices asked at once have the range.
+        which its ends are added; a bin holds its upper edge, the first one its lower end, too.
+        "whole" is a bin for each whole number of the range. By default budget or devices find where
+        values are, and bins of a round width cover these; devices asked at once have the range.
 
     Returns
     -------
@@ -401,7 +351,7 @@ def histogram(
     >>> schema = dp.Schema(age=dp.Numeric(0, 100))
     >>> model = dp.histogram("age", schema=schema, bins=[18, 40, 65], n=5_000)
     >>> model.plan(dp.Central(1.0, 1e-6)).parameters
-    ('(0, 18]', '(18, 40]', '(40, 65]', '(65, 100]')
+    ('[0, 18]', '(18, 40]', '(40, 65]', '(65, 100]')
     """
     recipe = of_numbers([column], data, schema)
     model = Model("histogram", recipe, data, n, {"bins": bins})
@@ -415,11 +365,12 @@ def proportion(
     data: Any = None,
     schema: Schema | None = None,
     *,
+    by: str | None = None,
     n: int | None = None,
 ) -> Model:
     """Shares of the levels of a categorical or Boolean column, with Wilson's intervals.
 
-    For `Central` and `Local`.
+    For `Central` and, of all rows together, `Local`.
 
     Parameters
     ----------
@@ -427,6 +378,9 @@ def proportion(
         Declared ``Categorical`` or ``Boolean``.
     data, schema, n
         As for `quantile`.
+    by : str, optional
+        Another such column: shares within its groups, for `Central`. All are read of one table, at
+        the cost of one. The fit is then a `GroupProportionsResults`.
 
     Returns
     -------
@@ -446,4 +400,8 @@ def proportion(
     >>> model.plan(dp.Central(1.0, 1e-6)).parameters
     ('free', 'paid')
     """
-    return Model("proportion", of_columns([column], data, schema, Categorical, Boolean), data, n)
+    names = [column] if by is None else [by, column]
+    recipe = of_columns(names, data, schema, Categorical, Boolean)
+    if by is None:
+        return Model("proportion", recipe, data, n)
+    return Model("group proportions", recipe, data, n, {"columns": names})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpstats.design.written import Written
 from dpstats.errors import FormulaError, SchemaError
 from dpstats.schema import Boolean, Categorical, Schema
 
@@ -23,13 +24,13 @@ def with_effects(formula: str, schema: Schema) -> str:
     """
     if not isinstance(formula, str) or "|" not in formula:
         return formula
-    from formulaic.parser.algos.tokenize import tokenize
-
+    written = Written.of(formula)
     try:
-        tokens = list(tokenize(formula))
-    except Exception:  # the parser of formulas says why
+        tokens = written.tokens(written.text)
+    except FormulaError:  # the parser of formulas says why
         return formula
-    bars = [k for k, token in enumerate(tokens) if token.token == "|"]
+    operators = [token.token if token.kind.name == "OPERATOR" else "" for token in tokens]
+    bars = [k for k, operator in enumerate(operators) if operator == "|"]
     if not bars:  # it is part of a name
         return formula
     said = f"Formula {formula!r}:"
@@ -40,18 +41,19 @@ def with_effects(formula: str, schema: Schema) -> str:
         )
     at = tokens[bars[0]].source_start
     assert at is not None
-    groups = [token.token for token in tokens[bars[0] + 1 :]]
-    names = [name.strip("`") for name in groups[::2]]
-    if names == ["0"] and len(groups) == 1:
-        return formula[:at].rstrip()
-    if len(groups) % 2 == 0 or set(groups[1::2]) - {"+"} or not set(names).isdisjoint("01"):
+    before, groups = written.visible(written.text[:at]).rstrip(), tokens[bars[0] + 1 :]
+    names = [written.column(token.token) for token in groups[::2]]
+    if len(groups) == 1 and groups[0].kind.name == "VALUE" and names == ["0"]:
+        return before
+    joined = all(operator == "+" for operator in operators[bars[0] + 2 :: 2])
+    if len(groups) % 2 == 0 or not joined or any(g.kind.name != "NAME" for g in groups[::2]):
         raise FormulaError(
             f"{said} fixed effects are those of columns, '| g + h'. For one of each pair of levels "
             "write C(g):C(h) before the bar; slopes by level are C(g):x."
         )
     for name in names:
         _check(name, schema, said)
-    return " + ".join([formula[:at].rstrip(), *(f"C({_written(name)})" for name in names)])
+    return " + ".join([before, *(f"C({_written(name)})" for name in names)])
 
 
 def _check(name: str, schema: Schema, said: str) -> None:

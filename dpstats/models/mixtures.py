@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from dpstats.design.written import sides
 from dpstats.errors import (
     FormulaError,
     OptionError,
@@ -206,15 +207,15 @@ def _symmetric_mixture(
 def _right_side(formula: str | Sequence[str], schema: Schema) -> str:
     if not isinstance(formula, str):
         return " + ".join(map(term, need_names(formula=formula)))
-    left, tilde, right = formula.rpartition("~")
-    if left.strip() or (tilde and not right.strip()):
+    left, right = sides(formula)
+    if left or not right:
         raise FormulaError(
             f"{formula!r}: a mixture has no response and some columns: write '~ x1 + x2'."
         )
-    if right.strip() == ".":
+    if right == ".":
         names = [name for name, kind in schema.items() if isinstance(kind, Numeric)]
         return " + ".join(map(term, names))
-    return right.strip()
+    return right
 
 
 def _check(model: Model, schema: Schema) -> None:

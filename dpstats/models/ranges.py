@@ -12,7 +12,7 @@ from dpstats.models.model import Model
 from dpstats.models.recipes import Formula, of_columns, quoted, required
 from dpstats.models.unbuilt import known_arguments
 from dpstats.privacy import Central
-from dpstats.results.parameters import ScalesResults
+from dpstats.results.ranges import ScalesResults
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names
 from dpstats.tables.streams import stream_of

@@ -10,11 +10,20 @@ from typing import Any, Protocol
 
 from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
 from dpstats.design.mistakes import is_mistaken
-from dpstats.errors import DataError, FormulaError, OptionError, SchemaError, TrustError, given
+from dpstats.design.written import quoted, term
+from dpstats.errors import (
+    DataError,
+    FormulaError,
+    OptionError,
+    SchemaError,
+    TrustError,
+    given,
+    scrubbed,
+)
 from dpstats.families import BINOMIAL, GAUSSIAN, MULTINOMIAL, Family
 from dpstats.federated import Sites
 from dpstats.models.effects import with_effects
-from dpstats.schema import Boolean, Categorical, Numeric, Schema
+from dpstats.schema import Categorical, Numeric, Schema
 from dpstats.tables import column_names, named_columns
 from dpstats.tables.coercion import check_kind
 from dpstats.tables.engines import Dask, placed
@@ -27,7 +36,6 @@ __all__ = [
     "Recipe",
     "check_numbers",
     "check_widths",
-    "grouped",
     "level_term",
     "of_columns",
     "of_numbers",
@@ -224,17 +232,6 @@ def of_numbers(columns: Sequence[str], data: Any, schema: Schema | None) -> Form
     return made
 
 
-def grouped(
-    column: str, by: str, data: Any, schema: Schema | None, n: int | None
-) -> tuple[Formula, Any, int | None, dict[str, list[str]]]:
-    """A column and the groups of another: what models of both are made of."""
-    numbers = of_numbers([column], data, schema)
-    of_columns([by], None, schema, Categorical, Boolean)
-    formula = f"{numbers.formula} + {level_term(by, numbers.schema)}"
-    recipe = Formula(formula, numbers.schema, one_sided=True, label=f"{column} by {by}")
-    return recipe, data, n, {"columns": [column, by]}
-
-
 def check_widths(columns: Sequence[str], schema: Schema) -> None:
     """Refuse declared ranges so wide or narrow that their fourth powers are no numbers."""
     for name in columns:
@@ -254,10 +251,15 @@ def level_term(name: str, declared: Schema) -> str:
     return f"C({quoted(name)})" if factor else term(name)
 
 
+@scrubbed
 def check_numbers(data: Any, columns: Sequence[str], schema: Schema) -> None:
-    """Refuse a table that holds something else than numbers in these columns, if there is one."""
+    """Refuse a table that holds something else than numbers in these columns, if there is one.
+
+    What names units may be of any type.
+    """
     if data is not None:
-        for name, column in named_columns(stream_of(data, schema), columns).items():
+        numbers = [name for name in columns if name != schema.unit]
+        for name, column in named_columns(stream_of(data, schema), numbers).items():
             check_kind(column, name, ("number", "boolean"))
 
 
@@ -273,17 +275,6 @@ def unquoted(text: str, schema: Schema | None) -> str:
     except (ValueError, SyntaxError):
         return name
     return inside if isinstance(inside, str) else name
-
-
-def quoted(column: str) -> str:
-    """A column of any name, such as one that holds a bracket, in a formula."""
-    text = (c if c.isalnum() or not c.isascii() else f"\\x{ord(c):02x}" for c in column)
-    return f"Q('{''.join(text)}')"
-
-
-def term(column: str) -> str:
-    """A column as a term of a right side, where formulaic reads quotes inside of quotes."""
-    return quoted(column) if set("`~") & set(column) else f"`{column}`"
 
 
 def table_of(data: Any, sites: str | None, engine: Dask | None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from dpstats.design.written import sides
 from dpstats.errors import OptionError, need_text
 from dpstats.estimators.base import need_level
 from dpstats.families import BINOMIAL, MULTINOMIAL, Family
@@ -16,6 +17,7 @@ from dpstats.models.recipes import (
     required,
     table_of,
     term,
+    unquoted,
     variables,
 )
 from dpstats.models.unbuilt import known_arguments
@@ -47,9 +49,9 @@ def ols(
         effect of each level of g, as ``C(g)`` does.
     data : table, optional
         pandas, polars or pyarrow table, or dict of arrays. Needed by `Model.fit`. What is larger
-        than memory: paths of CSV or Parquet files, a pattern or a folder, a pyarrow Dataset, a
-        polars LazyFrame, anything with ``__arrow_c_stream__``. Of several sites a mapping of their
-        names to tables, or to paths of CSV or Parquet files.
+        than memory: paths of CSV or Parquet files, a pattern or a folder, `CSV`, a pyarrow Dataset,
+        a polars LazyFrame, anything with ``__arrow_c_stream__``. Of several sites a mapping of
+        their names to tables, or to paths of CSV or Parquet files.
     schema : Schema
         Public declaration of the columns.
     weights : str, optional
@@ -432,17 +434,14 @@ def mean(
     sites: str | None = None,
     engine: Dask | None = None,
 ) -> Model:
-    """Mean of one column, ``mean("y")`` or ``mean("y ~ 1")``.
-
-    Parameters and errors are those of `ols`.
-    """
+    """Mean of one column, ``mean("y")`` or ``mean("y ~ 1")``; parameters as of `ols`."""
     need_text(formula=formula)
     name = formula.strip()
     alone = name in required(schema)  # a column of any name, such as one that holds a space
     column = name if name.isidentifier() or not alone else term(name)
-    text = formula if "~" in formula and not alone else f"{column} ~ 1"
+    text = formula if sides(formula)[0] and not alone else f"{column} ~ 1"
     recipe = Formula(text, required(schema))
-    check_widths([name if alone else text.partition("~")[0].strip()], recipe.schema)
+    check_widths([name if alone else unquoted(sides(text)[0], recipe.schema)], recipe.schema)
     model = Model("mean", recipe, table_of(data, sites, engine), n, missing=missing)
     if not (model.design.has_intercept and len(model.design.names) == 1):
         raise OptionError(

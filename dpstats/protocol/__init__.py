@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.privacy import Privacy
+from dpstats.protocol.cell_shares import GroupSharesEstimate
 from dpstats.protocol.comparing import (
     CorrelationEstimate,
     DifferenceEstimate,
@@ -62,6 +63,7 @@ __all__ = [
     "Estimate",
     "Estimator",
     "GroupMeansEstimate",
+    "GroupSharesEstimate",
     "HistogramEstimate",
     "Holder",
     "LabelHolder",

@@ -322,9 +322,10 @@ class HistogramEstimate(CountsEstimate):
         return replace(super().table(design), names=bin_names(self.edges))
 
 
-def bin_names(edges: Array) -> tuple[str, ...]:
-    """Bins by their ends, as pandas writes them."""
-    return tuple(f"({a:.6g}, {b:.6g}]" for a, b in pairwise(edges))
+def bin_names(edges: Array | Sequence[float]) -> tuple[str, ...]:
+    """Bins by their ends: the first one holds both of them."""
+    signs = ("[", *"(" * (len(edges) - 2))
+    return tuple(f"{s}{a:.6g}, {b:.6g}]" for s, (a, b) in zip(signs, pairwise(edges), strict=True))
 
 
 def on_simplex(values: Array, total: float) -> Array:

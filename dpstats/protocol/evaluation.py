@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
+from dpstats.protocol.cell_shares import ShareOfCells
 from dpstats.protocol.comparing import GroupMeansEstimate
 from dpstats.protocol.criticals import (
     USUAL,
@@ -21,7 +21,7 @@ from dpstats.protocol.criticals import (
     presumed_of_tails,
     stated_error,
 )
-from dpstats.protocol.descriptive import CountsEstimate
+from dpstats.protocol.descriptive import CountsEstimate, bin_names
 from dpstats.protocol.estimate import ParameterTable
 
 if TYPE_CHECKING:
@@ -43,64 +43,12 @@ _SHARES: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 }
 _WHOLE = ("AUC", "Brier score")
 ERRORS = ("MSE", "RMSE", "R-squared", "mean error")
-_SEEN = 3.0  # ratio: rows among which a share is taken to the noise in their number, at least
 
 
 def classification_names(edges: Sequence[float]) -> tuple[str, ...]:
     """Names of what is said of a classification, with calibration bins between these edges."""
-    bins = (f"events in ({a:g}, {b:g}]" for a, b in pairwise(edges))
+    bins = (f"events in {name}" for name in bin_names(edges))
     return (*_SHARES, *_WHOLE, *bins)
-
-
-class _ShareOfCells:
-    """The share of some cells among these and others, of a table of noisy counts."""
-
-    def __init__(self, table: CountsEstimate, inside: Sequence[int], outside: Sequence[int]):
-        self.table, self.cells = table, (len(inside), len(outside))
-        self.a = float(table.counts[list(inside)].sum())
-        self.rows = self.a + float(table.counts[list(outside)].sum())
-
-    def noise(self, p: float) -> float:
-        """Variance of the noise in ``a - p rows``."""
-        k, l = self.cells  # noqa: E741
-        squares, sums = k * (1 - p) ** 2 + l * p**2, k * (1 - p) - l * p
-        return max(self.table.noise_sd**2 * (squares - self.table.kappa * sums**2), 0.0)
-
-    @property
-    def hidden(self) -> bool:
-        """Whether noise hides how many rows there are to take a share of."""
-        k, l = self.cells  # noqa: E741
-        spread = k + l - self.table.kappa * (k + l) ** 2  # of the number of rows
-        return self.rows <= max(_SEEN * self.table.noise_sd * math.sqrt(max(spread, 0.0)), 1.0)
-
-    @property
-    def value(self) -> float:
-        """The share; 1/2 where it is hidden."""
-        return 0.5 if self.hidden else min(max(self.a / self.rows, 0.0), 1.0)
-
-    @property
-    def variances(self) -> tuple[float, float]:
-        """Of sampling and of noise."""
-        if self.hidden:
-            return 0.0, 0.25
-        p = min(max(self.value, 1 / (self.rows + 1)), self.rows / (self.rows + 1))
-        return self.table.effect * p * (1 - p) / self.rows, self.noise(p) / self.rows**2
-
-    def bounds(self, alpha: float) -> tuple[float, float]:
-        """All p with (a - p N)^2 <= z^2 (f N p (1 - p) + v(p)): Wilson's with the noise in it."""
-        if self.hidden:
-            return 0.0, 1.0
-        z2, n, (k, l) = critical(alpha) ** 2, self.rows, self.cells  # noqa: E741
-        s2, kappa = z2 * self.table.noise_sd**2, self.table.kappa
-        sampling = z2 * self.table.effect * n
-        square = n**2 + sampling - s2 * (k + l - kappa * (k + l) ** 2)
-        linear = -2 * self.a * n - sampling + s2 * (2 * k - 2 * kappa * k * (k + l))
-        constant = self.a**2 - s2 * (k - kappa * k**2)
-        if square <= 0:
-            return 0.0, 1.0
-        root = math.sqrt(max(linear**2 - 4 * square * constant, 0.0))
-        low, high = (-linear - root) / (2 * square), (-linear + root) / (2 * square)
-        return max(min(low, self.value), 0.0), min(max(high, self.value), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,11 +95,11 @@ class ClassificationEstimate:
             raise OptionError("estimate: two tables of counts and means of scores are needed.")
 
     @property
-    def shares(self) -> list[_ShareOfCells]:
+    def shares(self) -> list[ShareOfCells]:
         """Those of the confusion table, and then those of the bins."""
-        of_all = [_ShareOfCells(self.confusion, *cells) for cells in _SHARES.values()]
+        of_all = [ShareOfCells(self.confusion, *cells) for cells in _SHARES.values()]
         bins = range(self.edges.size - 1)
-        return of_all + [_ShareOfCells(self.calibration, (2 * b + 1,), (2 * b,)) for b in bins]
+        return of_all + [ShareOfCells(self.calibration, (2 * b + 1,), (2 * b,)) for b in bins]
 
     @property
     def auc(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -133,6 +133,13 @@ class Answer(NamedTuple):
     noise: NoiseLaw
 
 
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    unknown = all(isinstance(value, float) and math.isnan(value) for value in (one, other))
+    return unknown or bool(one == other)
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a fit will cost and how well it should do. Made without reading a row.
@@ -203,6 +210,12 @@ class Plan:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", self.parameters or self.names)
 
+    def __eq__(self, other: object) -> bool:
+        """The same numbers; what neither knows, a nan, is the same, too."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
     def __str__(self) -> str:
         """What it will cost and how well it should do, as a page to read before spending."""
         p, (epsilon, delta) = self.privacy, self.cost
@@ -217,7 +230,7 @@ class Plan:
             rows = list(zip(self.parameters, self._expected(), strict=True))
             lines += ["", *_listed(what, rows[:_LISTED])]
             if (left := len(rows) - _LISTED) > 0:
-                lines += [f"and {left:,} more, in plan.parameters and plan.predicted_se."]
+                lines += wrap([f"and {left:,} more, in plan.parameters and plan.predicted_se."])
         if not math.isnan(self.privacy_share):
             where = "At the lower end of" if self.predicted_range else "Of"
             whose = "their variance" if self.predicted_se else "the variance of estimates"

@@ -1,13 +1,16 @@
 """What leaves a fit: released numbers, and how they are read, tested, drawn and kept."""
 
+from dpstats.results.counts import (
+    CrosstabResults,
+    GroupProportionsResults,
+    HistogramResults,
+    ProportionResults,
+)
 from dpstats.results.data_check import CheckResults
 from dpstats.results.descriptive import (
     CorrelationResults,
-    CrosstabResults,
     DescribeResults,
     GroupMeansResults,
-    HistogramResults,
-    ProportionResults,
     QuantileResults,
     TTestResults,
     VarianceResults,
@@ -16,7 +19,7 @@ from dpstats.results.evaluation import ClassificationResults, PredictionErrorRes
 from dpstats.results.federated import FederatedResults, SummedResults
 from dpstats.results.levels import LevelsResults
 from dpstats.results.mixture import MixtureResults
-from dpstats.results.parameters import RangeResults, ScalesResults
+from dpstats.results.ranges import RangeResults, ScalesResults
 from dpstats.results.regression import RegressionResults
 from dpstats.results.regression_mixture import RegressionMixtureResults
 from dpstats.results.released import KINDS, Released, load
@@ -34,8 +37,9 @@ KINDS["quantile"] = QuantileResults
 KINDS["proportion"] = ProportionResults
 KINDS["histogram"] = HistogramResults
 KINDS["describe"] = DescribeResults
+KINDS["group proportions"] = GroupProportionsResults
+KINDS["crosstab"] = CrosstabResults  # after the more special one
 KINDS["check"] = CheckResults
-KINDS["crosstab"] = CrosstabResults
 KINDS["group means"] = GroupMeansResults
 KINDS["corr"] = CorrelationResults
 KINDS["variance"] = VarianceResults

@@ -10,8 +10,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from dpstats.errors import OptionError, given, need_flag, need_names, need_text
+from dpstats.outputs import HTML, LATEX
 from dpstats.privacy import NOT_PRIVATE
-from dpstats.results.page import TextTable, html_table, latex_table
+from dpstats.results.page import TextTable, html_table, latex_table, save_text
+from dpstats.results.ratios import exponentials, ratio_of, several
 from dpstats.results.released import Released
 from dpstats.text import html_text, latex_text, plain, printable
 
@@ -35,22 +37,29 @@ _INFO: dict[str, tuple[Callable[[Any], str], Callable[[Any], str]]] = {
 
 
 class _SummaryColumn:
-    """A private result as ``summary_col`` reads it: the parameters in the model."""
+    """A result as ``summary_col`` reads it: the parameters in the model, or their exponentials."""
 
-    def __init__(self, fit: Released) -> None:
+    def __init__(self, fit: Any, exp: bool) -> None:
         import pandas as pd
 
-        self._fit, names = fit, fit.table.inner_names
-        self.params = pd.Series(fit.table.inner_values, index=names)
-        self.model = SimpleNamespace(exog_names=names, endog_names=fit.response)
+        self.fit, self.params, self.model = fit, fit.params, fit.model
+        if isinstance(fit, Released):
+            names = fit.table.inner_names
+            self.params = pd.Series(fit.table.inner_values, index=names)
+            self.model = SimpleNamespace(exog_names=names, endog_names=fit.response)
+        self.bse, ends = fit.bse, pd.DataFrame(fit.conf_int()).set_axis(self.params.index)
+        if exp:
+            self.params, self.bse, ends = exponentials(self.params, self.bse, ends)
+        self.conf_int = lambda alpha=0.05: ends  # summary_col unpacks it, and prints none of it
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._fit, name)
+        return getattr(self.fit, name)
 
 
 def _describe(label: str, fit: Any) -> str:
     private, public = _INFO[label]
-    return private(fit) if isinstance(fit, (Released, _SummaryColumn)) else public(fit)
+    fit = fit.fit if isinstance(fit, _SummaryColumn) else fit
+    return private(fit) if isinstance(fit, Released) else public(fit)
 
 
 def results_list(fits: Any, names: Sequence[str] | None, asked: str) -> list[Any]:
@@ -75,6 +84,15 @@ def results_list(fits: Any, names: Sequence[str] | None, asked: str) -> list[Any
             f"{len(names)} names for {len(listed)} results: give one name per result."
         )
     return listed
+
+
+def _flattened(fits: tuple[Any, ...], names: Any) -> tuple[list[Any], Any]:
+    """Results that were given one by one or in lists, and their names, which may follow a list."""
+    last = fits[-1] if len(fits) > 1 else ()
+    if isinstance(last, (list, tuple)) and last and all(isinstance(each, str) for each in last):
+        fits, names = fits[:-1], last if names is None else names
+    groups = ([each] if not isinstance(each, Iterable) else each for each in fits)
+    return results_list([fit for group in groups for fit in group], names, "compare"), names
 
 
 class _Format(str):
@@ -134,9 +152,9 @@ def _terms(fits: Sequence[Any], keep: Any, drop: Any) -> list[str] | None:
 
 
 def compare(
-    fits: Sequence[Any],
+    *fits: Any,
     names: Sequence[str] | None = None,
-    *,
+    exp: bool = False,
     stars: bool = False,
     float_format: str = "%.4f",
     keep: Any = None,
@@ -147,10 +165,14 @@ def compare(
 
     Parameters
     ----------
-    fits : sequence of Results or statsmodels results
-        Genuine statsmodels results, if any, are shown as not private.
+    *fits : Results or statsmodels results
+        One by one, ``compare(a, b)``, or in a list, ``compare([a, b])``. Genuine statsmodels
+        results, if any, are shown as not private.
     names : sequence of str, optional
-        Column headings; the methods by default.
+        Column headings, which may also follow a list of results; the methods by default.
+    exp : bool, default False
+        Odds, rate or hazard ratios in place of coefficients, with standard errors by the delta
+        method; all fits need a logit, log or cloglog link.
     stars : bool, default False
         Mark coefficients with p < 0.1, 0.05, 0.01.
     float_format : str, default "%.4f"
@@ -166,13 +188,15 @@ def compare(
     -------
     statsmodels.iolib.summary2.Summary
         With ``as_text``, ``as_html``, and ``as_latex(label="tab:fits")``: one ``table`` with
-        caption, label, a booktabs tabular and notes; ``to_html`` and ``to_latex`` are the same.
-        Every name is escaped.
+        caption, label, a booktabs tabular and notes; ``to_html("fits.html")`` and
+        ``to_latex("fits.tex", label="tab:fits")`` write them, or without a path return them. Every
+        name is escaped.
 
     Raises
     ------
     OptionError
-        If there is nothing to show, or a pattern matches no coefficient.
+        If there is nothing to show, a pattern matches no coefficient, or `exp` is asked of one
+        that is no logarithm of a ratio.
 
     Examples
     --------
@@ -186,14 +210,16 @@ def compare(
     """
     from statsmodels.iolib.summary2 import summary_col
 
-    fits = results_list(fits, names, "compare")
-    need_flag(stars=stars)
+    listed, names = _flattened(fits, names)
+    need_flag(stars=stars, exp=exp)
+    ratios = [ratio_of(fit, "compare(exp=True)") for fit in listed] if exp else []
     need_text(title=title)
     if not _is_format(float_format):
         raise OptionError(f"float_format={given(float_format)}: such as '%.4f' is needed.")
     info = {label: partial(_describe, label) for label in _INFO}
-    labels = list(names) if names is not None else [_describe("Method", fit) for fit in fits]
-    columns = [_SummaryColumn(fit) if isinstance(fit, Released) else fit for fit in fits]
+    labels = list(names) if names is not None else [_describe("Method", fit) for fit in listed]
+    ours = [exp or isinstance(fit, Released) for fit in listed]
+    columns = [_SummaryColumn(f, exp) if own else f for f, own in zip(listed, ours, strict=True)]
     shown = _terms(columns, keep, drop)
     table = summary_col(
         columns,
@@ -206,19 +232,30 @@ def compare(
         drop_omitted=shown is not None,
     )
     table.tables[0] = table.tables[0].replace("(nan)", "")
-    table.add_text("Those of private fits cover sampling error and privacy noise.")
+    for text in _notes(listed, labels, ratios):
+        table.add_text(text)
+    return _escaped(table, title)
+
+
+def _notes(fits: Sequence[Any], labels: Sequence[str], ratios: Sequence[str]) -> Iterable[str]:
+    """What is said below the table; `ratios` are empty where coefficients are shown."""
+    yield "Those of private fits cover sampling error and privacy noise."
+    for ratio in dict.fromkeys(ratios):
+        who = ", ".join(name for name, its in zip(labels, ratios, strict=True) if its == ratio)
+        yield f"{who}: {several(ratio)}, exponentials of coefficients."
+    if ratios:
+        yield "Standard errors of ratios are by the delta method; tests are of a ratio of 1."
     kinds = [fit.table.inference if isinstance(fit, Released) else "" for fit in fits]
     for kind in filter(None, dict.fromkeys(kinds)):
         who = ", ".join(name for name, its in zip(labels, kinds, strict=True) if its == kind)
         none, _, why = kind.partition(": ")
         said = f"no standard errors: {why}" if none == "none" else f"inference {kind}"
-        table.add_text(f"{who}: {said}.")
+        yield f"{who}: {said}."
     if any(isinstance(fit, Released) and fit.reproducible for fit in fits):
-        table.add_text(f"{NOT_PRIVATE}: the noise came from a seed.")
+        yield f"{NOT_PRIVATE}: the noise came from a seed."
     for name, fit in zip(labels, fits, strict=True):
         if isinstance(fit, Released) and fit.warnings:
-            table.add_text(f"{name} warns: {' '.join(fit.warnings)}")
-    return _escaped(table, title)
+            yield f"{name} warns: {' '.join(fit.warnings)}"
 
 
 def _escaped(table: Any, title: str) -> Any:
@@ -245,7 +282,8 @@ def _escaped(table: Any, title: str) -> Any:
         return "\n".join([*head, *mark, *frames, *notes, r"\end{table}"])
 
     made.as_html, made.as_latex = as_html, as_latex
-    made.to_html, made.to_latex = as_html, as_latex  # as those of one fit are called
+    made.to_html = lambda path=None: save_text(as_html(), path, HTML)
+    made.to_latex = lambda path=None, label="": save_text(as_latex(label), path, LATEX)
     return made
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, need_flag
+from dpstats.errors import OptionError
 from dpstats.protocol.comparing import (
     CorrelationEstimate,
     DifferenceEstimate,
@@ -17,34 +18,31 @@ from dpstats.protocol.comparing import (
 )
 from dpstats.protocol.criticals import rows_hidden
 from dpstats.protocol.descriptive import (
-    CountsEstimate,
-    CrosstabEstimate,
     DescribeEstimate,
-    HistogramEstimate,
-    ProportionEstimate,
+    Distribution,
     QuantileEstimate,
 )
 from dpstats.results import archive, summary
-from dpstats.results.independence import Independence, independence
 from dpstats.results.parameters import ParameterResults
-from dpstats.text import WIDTH, printable, with_digits, wrap
+from dpstats.text import WIDTH, printable, rounded, with_digits, wrap
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "WHOLE",
     "CorrelationResults",
-    "CountsResults",
-    "CrosstabResults",
     "DescribeResults",
     "GroupMeansResults",
-    "HistogramResults",
-    "ProportionResults",
     "QuantileResults",
     "TTestResults",
     "VarianceResults",
     "allowance_text",
+    "print_by_error",
 ]
+
+
+Array = NDArray[np.float64]
 
 
 def _is_window(ends: Any) -> bool:
@@ -80,8 +78,15 @@ class DescriptiveResults(ParameterResults):
         return table
 
     def _shown(self) -> pd.DataFrame:
-        """What is printed below its name."""
-        return self.frame()
+        """What is printed below its name: `frame`, each number to the second digit of its error."""
+        frame = self.frame()
+        errors = self._errors[: len(frame), None]
+        return print_by_error(frame, np.repeat(errors, frame.shape[1], axis=1))
+
+    @property
+    def _errors(self) -> Array:
+        """Of the number in each row that is printed."""
+        return np.asarray(self.bse, dtype=np.float64)
 
     @property
     def _fitted(self) -> str:
@@ -89,7 +94,7 @@ class DescriptiveResults(ParameterResults):
 
     def __repr__(self) -> str:
         shown = printable(self._shown())
-        text = shown.to_string(float_format="{:.5g}".format, line_width=WIDTH)
+        text = shown.to_string(line_width=WIDTH)
         return "\n".join([*wrap([super().__repr__()], " "), text])
 
     def _check(self) -> None:
@@ -106,6 +111,24 @@ class DescriptiveResults(ParameterResults):
         return self.conf_int(alpha).set_axis(["lower", "upper"], axis=1)
 
 
+_COUNTED = ("count", "missing")  # columns of rows, which are whole
+WHOLE = 10.0  # wording: error from which on two digits of it are whole
+_FINE = 1e-6  # wording: of a range, below which nothing is read
+
+
+def print_by_error(frame: pd.DataFrame, errors: Array) -> pd.DataFrame:
+    """A table as it is printed, errors being of its shape."""
+    counted = frame.columns.isin(_COUNTED)
+    return rounded(frame, np.where(counted & ~(errors > WHOLE), WHOLE, errors))
+
+
+def _held(errors: Array, distributions: Sequence[Distribution]) -> Array:
+    """Errors of quantiles and moments, (k, s), of columns whose ranges these distributions have."""
+    ranges = np.array([[d.edges[-1] - d.edges[0]] for d in distributions])
+    held: Array = np.maximum(np.nan_to_num(errors), _FINE * ranges)
+    return held
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class QuantileResults(DescriptiveResults):
     """Quantiles of a column, with intervals that also hold at values that many rows have."""
@@ -119,6 +142,11 @@ class QuantileResults(DescriptiveResults):
         table.insert(0, "quantile", self.params)
         return table.set_axis(list(self.estimate.levels), axis=0)
 
+    @property
+    def _errors(self) -> Array:
+        (errors,) = _held(super()._errors[None], [self.estimate.distribution])
+        return np.asarray(errors, dtype=np.float64)
+
     def _particulars(self) -> summary.Particulars:
         return summary.Particulars(
             meaning=(
@@ -126,89 +154,6 @@ class QuantileResults(DescriptiveResults):
                 "included; std err is their longer side over 1.96.",
             )
         )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class CountsResults(DescriptiveResults):
-    """Shares of the cells of a table, their counts, and Wilson's intervals with the noise."""
-
-    estimate: CountsEstimate
-
-    def frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Columns count, share, lower and upper of level 1 - alpha; one row a cell.
-
-        Counts are not negative and add up to the number of rows with all values.
-        """
-        table = self._frame_of(alpha)
-        table.insert(0, "count", self.estimate.consistent)
-        table.insert(1, "share", self.params)
-        return table
-
-    @property
-    def missing(self) -> float:
-        """Released number of rows that miss a value; nan where a unit may have several rows."""
-        return max(self.estimate.missing, 0.0)
-
-    @property
-    def count_sd(self) -> float:
-        """Standard deviation of the noise in one count, in rows."""
-        return self.estimate.noise_sd
-
-    def _particulars(self) -> summary.Particulars:
-        return summary.Particulars(
-            meaning=(
-                "Intervals are Wilson's with the noise in them. Noise in one count: "
-                f"{self.count_sd:.3g} rows.",
-            )
-        )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ProportionResults(CountsResults):
-    """Shares of the levels of a column."""
-
-    estimate: ProportionEstimate
-    estimates = ProportionEstimate
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class HistogramResults(CountsResults):
-    """Shares of the bins of a column."""
-
-    estimate: HistogramEstimate
-    estimates = HistogramEstimate
-
-    @property
-    def edges(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Edges of the bins (e_0, e_1], ..., as `numpy.histogram` returns them."""
-        return self.estimate.edges.copy()
-
-    @property
-    def counts(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Counts of the bins, which are not negative and add up."""
-        return self.estimate.consistent
-
-    @property
-    def density(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Shares over the widths of the bins."""
-        return self.estimate.shares / np.diff(self.estimate.edges)
-
-    def frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """As for every table of counts, the index being intervals."""
-        import pandas as pd
-
-        bins = pd.IntervalIndex.from_breaks(self.edges, name=self.design.inputs[0])
-        return super().frame(alpha).set_axis(bins, axis=0)
-
-    @property
-    def _planned(self) -> tuple[str, ...]:
-        return self.estimate.cells
-
-    def _check(self) -> None:
-        super()._check()
-        low, high = self.design.bounds[0]
-        if not (low <= self.edges[0] and self.edges[-1] <= high):
-            raise OptionError("The result contradicts itself: bins are outside of the range.")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -233,6 +178,12 @@ class DescribeResults(DescriptiveResults):
         table.insert(1, "missing", np.maximum(made.missing, 0.0))
         return table
 
+    def _shown(self) -> pd.DataFrame:
+        frame, made = self.frame(), self.estimate
+        errors = np.full(frame.shape, WHOLE)
+        errors[:, 2:] = _held(self.bse.to_numpy().reshape(len(frame), -1), made.distributions)
+        return print_by_error(frame, errors)
+
     def intervals(self, alpha: float = 0.05) -> pd.DataFrame:
         """Columns estimate, lower and upper of level 1 - alpha; rows by column and statistic."""
         import pandas as pd
@@ -249,55 +200,6 @@ class DescribeResults(DescriptiveResults):
                 f"Means and standard deviations are of values held to windows: {windows}. "
                 f"{allowance_text(self)}, that of a standard deviation above it only; its std err "
                 "is the longer side over 1.96.",
-            )
-        )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class CrosstabResults(CountsResults):
-    """A contingency table of two columns."""
-
-    estimate: CrosstabEstimate
-    estimates = CrosstabEstimate
-
-    def counts(self, *, margins: bool = False) -> pd.DataFrame:
-        """Counts by levels, as `pandas.crosstab`; margins are sums of what is shown.
-
-        Parameters
-        ----------
-        margins : bool, default False
-            Whether there is a row and a column ``All``.
-        """
-        import pandas as pd
-
-        need_flag(margins=margins)
-        made = self.estimate
-        rows, columns = list(made.rows_of), list(made.columns_of)
-        table = pd.DataFrame(made.consistent.reshape(len(rows), -1), rows, columns)
-        if margins:
-            table["All"] = table.sum(axis=1)
-            table.loc["All"] = table.sum(axis=0)
-        a, b = self.plan.options["columns"]
-        return table.rename_axis(index=a, columns=b)
-
-    def _shown(self) -> pd.DataFrame:
-        return self.counts(margins=True)
-
-    def chi2_contingency(self) -> Independence:
-        """Test of independence with the noise in it: statistic, pvalue, dof, expected_freq.
-
-        The chi-squared distance of the noisy counts from the nearest independent table; what
-        `scipy.stats.chi2_contingency` makes of noisy counts is no test.
-        """
-        return independence(self.estimate)
-
-    def _particulars(self) -> summary.Particulars:
-        own, test = super()._particulars(), self.chi2_contingency()
-        return summary.Particulars(
-            meaning=(
-                *own.meaning,
-                f"Independence, noise included: chi-squared {test.statistic:.4g} with {test.dof} "
-                f"degrees of freedom, p = {test.pvalue:.3g}.",
             )
         )
 
@@ -372,6 +274,13 @@ class CorrelationResults(DescriptiveResults):
         upper = np.triu_indices(len(names), 1)
         matrix[upper] = matrix.T[upper] = self.estimate.values
         return pd.DataFrame(matrix, names, names)
+
+    def _shown(self) -> pd.DataFrame:
+        frame = self.frame()
+        errors = np.zeros(frame.shape)
+        upper = np.triu_indices(len(frame), 1)
+        errors[upper] = errors.T[upper] = self.bse
+        return rounded(frame, errors)
 
     def _particulars(self) -> summary.Particulars:
         said = self.released.get("windows")

@@ -72,6 +72,11 @@ class ClassificationResults(DescriptiveResults):
         table.insert(1, "std err", self.bse)
         return table.iloc[:-k]
 
+    @property
+    def _planned(self) -> tuple[str, ...]:
+        planned, names = self.plan.parameters, self.table.names
+        return planned if len(planned) == len(names) else names  # bins had other names before
+
     def _check(self) -> None:
         super()._check()
         options = self.plan.options

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import (
-    ExtrapolationWarning,
-    OptionError,
-    need_flag,
-)
+from dpstats.errors import ExtrapolationWarning, OptionError, need_flag
 from dpstats.protocol.levels import LevelsEstimate
 from dpstats.results.effects import Chances, MarginalEffects, in_coefficients, marginal_effects
 from dpstats.results.inference import interval
@@ -118,12 +114,6 @@ class LevelsResults(TermResults):
     def _matrix(self) -> Array:
         """Coefficients of shape (d, q)."""
         return self.table.values.reshape(len(self.levels) - 1, -1).T.copy()
-
-    def exp_conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Ratios of odds against the base: columns ``exp(coef)``, ``lower`` and ``upper``."""
-        table = np.exp(self.conf_int(alpha).set_axis(["lower", "upper"], axis=1))
-        table.insert(0, "exp(coef)", np.exp(self.table.inner_values))
-        return table
 
     def get_prediction(self, exog: Any, *, clip: bool = True) -> LevelsPrediction:
         """Probability of each level for new rows, with standard errors.

@@ -13,9 +13,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dpstats.text import WIDTH, csv_text, grid, html_text, latex_text, markdown_text, plain
+from dpstats.outputs import FileKind, FilePath, write_page
+from dpstats.text import (
+    WIDTH,
+    csv_text,
+    grid,
+    html_text,
+    latex_text,
+    markdown_text,
+    plain,
+    reword,
+    wrap,
+)
 
-__all__ = ["Page", "TextTable", "html_table", "latex_table"]
+__all__ = ["Page", "TextTable", "html_table", "latex_table", "save_text"]
 
 _SMALL_TABLES = r"\begingroup\footnotesize\setlength{\tabcolsep}{2pt}\setlength{\parindent}{0pt}"
 
@@ -63,7 +74,7 @@ class Page:
         return cls(
             plain(title),
             tuple(table.plain() for table in tables if table.rows),
-            tuple(plain(note) for note in notes if note),
+            tuple(plain(reword(note)) for note in notes if note),
         )
 
     @property
@@ -74,11 +85,7 @@ class Page:
     def text(self) -> str:
         """For a terminal: no line is longer than `WIDTH`."""
         tables = (line for table in self.tables for line in ("=" * WIDTH, *table.lines()))
-        notes = (
-            line
-            for note in self.lines
-            for line in textwrap.wrap(note, WIDTH, subsequent_indent="    ")
-        )
+        notes = wrap(self.lines, "    ")
         title = textwrap.wrap(self.title, WIDTH) or [""]
         page = [*(line.center(WIDTH) for line in title), *tables, "=" * WIDTH, *notes]
         return "\n".join(line.rstrip() for line in page)
@@ -172,3 +179,17 @@ def html_table(table: TextTable) -> str:
     )
     lines = "\n".join(f"<tr>{line}</tr>" for line in (head, *body))
     return f'<table class="simpletable">\n{lines}\n</table>'
+
+
+def save_text(text: str, path: FilePath | None, kind: FileKind) -> str:
+    """The text; or, where there is a path, that, after the text was written to it.
+
+    Raises
+    ------
+    OptionError
+        If the path names no file that can be made, or something that is there and of another kind.
+    """
+    if path is None:
+        return text
+    write_page(path, kind, text)
+    return str(path)

@@ -10,15 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import (
-    OptionError,
-    given,
-    is_whole,
-    need_flag,
-    need_text,
-)
+from dpstats.errors import OptionError, given, is_whole, need_flag, need_text
+from dpstats.outputs import HTML, LATEX, MARKDOWN, FilePath
 from dpstats.privacy import NOT_PRIVATE
-from dpstats.protocol.estimate import RangeEstimate, ScalesEstimate
 from dpstats.results import summary
 from dpstats.results.inference import (
     WaldTable,
@@ -30,16 +24,17 @@ from dpstats.results.inference import (
     tests_of,
     wald_test,
 )
-from dpstats.results.page import Page
+from dpstats.results.page import Page, save_text
+from dpstats.results.ratios import exponentials, ratio_of
 from dpstats.results.released import Released
-from dpstats.schema import Numeric, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ParameterResults", "RangeResults", "ScalesResults", "places_among"]
+__all__ = ["ParameterResults", "places_among"]
 
 Array = NDArray[np.float64]
+Target = FilePath | None  # where a text is written
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -233,13 +228,21 @@ class ParameterResults(Released):
         """What the summary says of this model and of no other."""
         return summary.Particulars(errors=(self.no_inference,))
 
-    def _page(self, alpha: float, full: bool, title: str | None = None) -> Page:
+    def _page(self, alpha: float, full: bool, title: str | None = None, exp: bool = False) -> Page:
+        need_flag(full=full, exp=exp)
         normal_quantile(alpha)  # refuses what is no level
         if title is not None:
             need_text(title=title)
-        return summary.page(self, self._particulars(), float(alpha), full, title)
+        return summary.page(self, self._particulars(), float(alpha), full, title, exp)
 
-    def summary(self, alpha: float = 0.05, *, full: bool = False, title: str | None = None) -> Any:
+    def summary(
+        self,
+        alpha: float = 0.05,
+        *,
+        full: bool = False,
+        title: str | None = None,
+        exp: bool = False,
+    ) -> Any:
         """One screen: warnings, parameters, privacy in four lines and the error bound in three.
 
         Parameters
@@ -250,39 +253,60 @@ class ParameterResults(Released):
             With every mechanism, what else was released, and the theorem with its conditions.
         title : str, optional
             In place of the title; that noise was seeded is still said.
+        exp : bool, default False
+            Odds, rate or hazard ratios in place of coefficients: exponentials of these and of the
+            ends of their intervals, with standard errors by the delta method.
 
         Returns
         -------
         statsmodels.iolib.summary.Summary
             With ``as_text``, ``as_html``, ``as_latex``, ``as_csv``.
+
+        Raises
+        ------
+        OptionError
+            If `exp` is asked of coefficients that are no logarithms of ratios.
         """
-        need_flag(full=full)
-        return self._page(alpha, full, title).summary()
+        return self._page(alpha, full, title, exp).summary()
 
-    def to_markdown(self, alpha: float = 0.05, *, full: bool = False) -> str:
-        """The summary as GitHub-flavoured Markdown."""
-        need_flag(full=full)
-        return self._page(alpha, full).markdown()
+    def to_markdown(
+        self, path: Target = None, alpha: float = 0.05, *, full: bool = False, exp: bool = False
+    ) -> str:
+        """The summary as GitHub-flavoured Markdown; written to `path`, if one is given.
 
-    def to_latex(self, alpha: float = 0.05, *, full: bool = False) -> str:
-        """The summary as LaTeX tabulars."""
-        need_flag(full=full)
-        return self._page(alpha, full).latex()
+        Returns
+        -------
+        str
+            The text; the path, where it was written.
+        """
+        return save_text(self._page(alpha, full, exp=exp).markdown(), path, MARKDOWN)
 
-    def to_html(self, alpha: float = 0.05, *, full: bool = False) -> str:
-        """The summary as HTML tables."""
-        return str(self.summary(alpha, full=full).as_html())
+    def to_latex(
+        self, path: Target = None, alpha: float = 0.05, *, full: bool = False, exp: bool = False
+    ) -> str:
+        """The summary as LaTeX tabulars; arguments and what returns are as for `to_markdown`."""
+        return save_text(self._page(alpha, full, exp=exp).latex(), path, LATEX)
+
+    def to_html(
+        self, path: Target = None, alpha: float = 0.05, *, full: bool = False, exp: bool = False
+    ) -> str:
+        """The summary as HTML tables; arguments and what returns are as for `to_markdown`."""
+        text = str(self._page(alpha, full, exp=exp).summary().as_html())
+        return save_text(text, path, HTML)
 
     def _repr_html_(self) -> str:
         return self.to_html()
 
-    def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
+    def tidy(self, alpha: float = 0.05, *, exponentiate: bool = False) -> pd.DataFrame:
         """One row a parameter, for tables and plots of one's own.
 
         Parameters
         ----------
         alpha : float, default 0.05
             Intervals are of level 1 - alpha.
+        exponentiate : bool, default False
+            Ratios in place of coefficients, as in `summary` with ``exp=True``; the statistic and
+            the p-value stay those of the coefficient.
 
         Returns
         -------
@@ -292,6 +316,7 @@ class ParameterResults(Released):
         """
         import pandas as pd
 
+        need_flag(exponentiate=exponentiate)
         bounds = self.conf_int(alpha).set_axis(self.table.inner_names)
         within = {
             "std.error": self.bse,
@@ -301,6 +326,11 @@ class ParameterResults(Released):
             "conf.high": bounds[1],
         }
         table = self.params.rename("estimate").to_frame().join(pd.DataFrame(within))
+        if exponentiate:
+            ratio_of(self, "tidy(exponentiate=True)")
+            ends = ["conf.low", "conf.high"]
+            changed = exponentials(table["estimate"], table["std.error"], table[ends])
+            table["estimate"], table["std.error"], table[ends] = changed
         return table.rename_axis("term")
 
     def glance(self) -> pd.DataFrame:
@@ -385,39 +415,3 @@ def places_among(cols: Sequence[int | str], names: Sequence[str]) -> list[int]:
             )
         found.append(list(names).index(str(col)) if named else int(col))
     return found
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RangeResults(ParameterResults):
-    """The ends of a range."""
-
-    estimate: RangeEstimate
-    estimates = RangeEstimate
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ScalesResults(ParameterResults):
-    """Centres and scales of columns, and the schema that declares them."""
-
-    estimate: ScalesEstimate
-    estimates = ScalesEstimate
-
-    @property
-    def schema(self) -> Schema:
-        """The schema with the centres and scales that were found, for later fits.
-
-        A column whose scale was not found is declared as it was.
-        """
-        declared = self.design.schema
-        assert declared is not None
-        found = {}
-        for name, (center, scale) in zip(self.estimate.columns, self.estimate.pairs, strict=True):
-            column = declared[name]
-            if isinstance(column, Numeric) and np.isfinite(scale):
-                found[name] = Numeric(column.lower, column.upper, float(center), float(scale))
-        return declared.replaced(found)
-
-    def _check(self) -> None:
-        super()._check()
-        if self.estimate.columns != self.design.inputs:
-            raise OptionError("The result contradicts itself: estimate and design differ.")

@@ -17,11 +17,12 @@ from dpstats.privacy import NOT_PRIVATE
 from dpstats.results.budget_plot import error_vs_epsilon, ledger
 from dpstats.results.canvas import COLORS, GREY, MARKERS, axes, finished
 from dpstats.results.compare import results_list
-from dpstats.results.descriptive import HistogramResults
+from dpstats.results.counts import HistogramResults
 from dpstats.results.effect_plot import effect
 from dpstats.results.federated import FederatedResults
 from dpstats.results.inference import normal_quantile
 from dpstats.results.mixture_plot import mixture
+from dpstats.results.ratios import ratio_of, several
 from dpstats.results.released import Released
 from dpstats.text import figure_text
 
@@ -112,24 +113,12 @@ def _explain_whiskers(ax: Axes, alpha: float) -> None:
     ax.plot([], [], color=GREY, lw=1.2, label=f"{level}, with privacy noise")
 
 
-def _ratio_axis(ax: Axes, fits: Sequence[Any]) -> tuple[str, str]:
+def _ratio_axis(ax: Axes, fits: Sequence[Any], asked: str) -> tuple[str, str]:
     """A logarithmic axis; what its ratios are, and the title."""
-    links = [fit.design.family.link for fit in fits if isinstance(fit, Released)]
-    wrong = sorted({link for link in links if link not in _RATIO})
-    if wrong:
-        raise OptionError(
-            f"exp=True: the link is {wrong[0]!r}, so coefficients are no logarithms of ratios."
-        )
+    ratios = {ratio_of(fit, f"{asked}(exp=True)") for fit in fits}
     ax.set_xscale("log")
-    return _RATIO[links[0]] if links else ("ratio", "Ratios")
-
-
-# By link: what exponentials of coefficients are, and the title of several.
-_RATIO = {
-    "logit": ("odds ratio", "Odds ratios"),
-    "log": ("ratio of means", "Ratios of means"),
-    "cloglog": ("hazard ratio", "Hazard ratios"),
-}
+    ratio = ratios.pop() if len(ratios) == 1 else "ratio"
+    return ratio, several(ratio).capitalize()
 
 
 def _tick_ratios(ax: Axes) -> None:
@@ -207,7 +196,7 @@ def coefficients(
     units, row = _units(fits, per, terms), {term: -i for i, term in enumerate(terms)}
     longest = max(len(term) for term in terms)
     ax = axes(ax, 7.0 + 0.07 * longest, 1.4 + len(terms) * (0.22 + 0.16 * len(fits)))
-    ratio, title = _ratio_axis(ax, fits) if exp else ("", "")
+    ratio, title = _ratio_axis(ax, fits, "plot.coefficients") if exp else ("", "")
     quantity = f"{ratio} per {_PER[per]}" if exp else _quantity(fits, per)
     ax.axvline(1 if exp else 0, color=GREY, lw=0.8, zorder=0)
     for k, (fit, label) in enumerate(zip(fits, labels, strict=True)):
@@ -277,7 +266,7 @@ def forest(
         if not among(term, fit.bse.index):
             raise OptionError(f"plot.forest: {label} has no term {given(term)}.")
     ax = axes(ax, 7.0 + 0.07 * max(map(len, labels)), 1.4 + 0.38 * len(fits))
-    ratio, _ = _ratio_axis(ax, fits) if exp else ("", "")
+    ratio, _ = _ratio_axis(ax, fits, "plot.forest") if exp else ("", "")
     quantity = f"{ratio} per {_PER['unit']}" if exp else _quantity(fits, "unit")
     ax.axvline(1 if exp else 0, color=GREY, lw=0.8, zorder=0)
     for k, fit in enumerate(fits):

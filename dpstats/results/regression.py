@@ -46,11 +46,6 @@ _CONDITIONAL = (
 )
 _LITTLE = 0.005  # wording: share of the leverage that weights take, below which nothing is said
 _SHOWN = {"negativebinomial": "NegativeBinomial", "cloglog": "CLogLog"}  # as in statsmodels
-_RATIOS = {
-    "cloglog": "Coefficients are logarithms of hazard ratios; exp_conf_int() gives the ratios.",
-    "logit": "Coefficients are logarithms of odds ratios; exp_conf_int() gives the ratios.",
-    "log": "Coefficients are logarithms of ratios of the mean; exp_conf_int() gives the ratios.",
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,29 +107,6 @@ class RegressionResults(TermResults):
     def df_model(self) -> float:
         """Columns in the model without the intercept."""
         return float(len(self.table.inner) - self.design.has_intercept)
-
-    def exp_conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Odds ratios of a logit link, ratios of means of a log link, hazard ratios of a cloglog.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``exp(coef)``, ``lower`` and ``upper``, shape (k, 3): exponentials of `params`
-            and of `conf_int`. That of the intercept is the odds, or mean, where all columns are 0.
-
-        Raises
-        ------
-        OptionError
-            If the link is another: an exponential of a coefficient then means nothing.
-        """
-        if self.design.family.link not in _RATIOS:
-            raise OptionError(
-                f"exp_conf_int: the link is {self.design.family.link!r}, so coefficients are no "
-                "logarithms of ratios; use params and conf_int()."
-            )
-        table = np.exp(self.conf_int(alpha).set_axis(["lower", "upper"], axis=1))
-        table.insert(0, "exp(coef)", np.exp(self.table.inner_values))
-        return table
 
     @property
     def alpha(self) -> float:
@@ -361,7 +333,6 @@ class RegressionResults(TermResults):
             meaning=(
                 self._modelled,
                 self._weighted_down,
-                _RATIOS.get(family.link, ""),
                 f"Known term of the linear predictor, with coefficient 1: {known.name}."
                 if known
                 else "",

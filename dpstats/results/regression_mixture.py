@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.design import DeclaredDesign
+from dpstats.design.written import sides
 from dpstats.errors import need_whole
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.protocol.mixtures import RegressionMixtureEstimate
@@ -34,7 +35,7 @@ def response_of(design: Design) -> DeclaredDesign:
     """The left side of a design's formula as the one column of another."""
     assert design.formula is not None
     assert design.schema is not None
-    left = design.formula.partition("~")[0]
+    left, _ = sides(design.formula)
     return DeclaredDesign.from_formula(f"0 + {left}", design.schema, response=False)
 
 

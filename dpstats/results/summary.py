@@ -18,8 +18,9 @@ from dpstats.privacy import NOT_PRIVATE, SIMULATED
 from dpstats.protocol.estimate import ParameterTable
 from dpstats.results.inference import bounds_of, tests_of
 from dpstats.results.page import Page, TextTable
+from dpstats.results.ratios import exponentials, ratio_of, several
 from dpstats.results.released import Released
-from dpstats.text import with_digits
+from dpstats.text import reword, with_digits
 from dpstats.theory import RATES
 
 __all__ = ["Particulars", "page"]
@@ -49,26 +50,34 @@ class Particulars:
 
 
 def page(
-    fit: Released, own: Particulars, alpha: float, full: bool, title: str | None = None
+    fit: Released,
+    own: Particulars,
+    alpha: float,
+    full: bool,
+    title: str | None = None,
+    exp: bool = False,
 ) -> Page:
-    """Head, warnings, parameters, privacy, error bound; `full`: whatever else is known, too."""
-    table = fit.table
+    """Head, warnings, parameters, privacy, error bound; `full`: whatever else is known, too.
+
+    With `exp` exponentials of coefficients stand in place of these, where they are ratios.
+    """
+    table, ratio = fit.table, ratio_of(fit, "exp=True") if exp else ""
     left_out = len(table.names) - len(table.inner) if own.of_columns else 0
     counted = f"{left_out:,} column{' was' if left_out == 1 else 's were'} not selected"
     simulated = [SIMULATED] * (SIMULATED in fit.estimate.remarks)
-    warnings = [f"Warning: {text}" for text in (*fit.warnings, *simulated)]
+    warnings = [f"Warning: {reword(text)}" for text in (*fit.warnings, *simulated)]
     tables = [
         _head(fit, own),
         TextTable((), tuple((line,) for line in warnings)),
-        _parameters(fit, alpha),
+        _parameters(fit, alpha, ratio),
         TextTable((), ((counted,),) if left_out else ()),
         _facts(fit.privacy.lines()),
-        _facts(_error_bound(fit, full)),
+        _facts(_error_bound(fit, full, ratio)),
         *(_details(fit) if full else ()),
     ]
     mark = f" [{NOT_PRIVATE}]" if fit.reproducible else ""
     head = f"Differentially Private {_model(fit)[1]} Results" if title is None else title
-    return Page.of(f"{head}{mark}", tables, _notes(fit, own, full))
+    return Page.of(f"{head}{mark}", tables, _notes(fit, own, full, ratio))
 
 
 _MODELS = {  # as statsmodels calls them in the head and in the title; of others, their name
@@ -125,26 +134,31 @@ def _at_most_all(fit: Released) -> float:
     return min(max(fit.nobs_contributing, 0.0), fit.nobs if fit.nobs_public else math.inf)
 
 
-def _number(value: float, digits: int) -> str:
-    """Fixed digits in statsmodels' manner; powers of ten where they would hide the number."""
-    size = abs(value)
-    if (size < 10.0 ** (1 - digits) and value != 0) or size >= 1e8:
+def _number(value: float, digits: int, error: float = 0.0) -> str:
+    """Fixed digits in statsmodels' manner; powers of ten where they would hide the number.
+
+    One that its error hides, too, has fixed digits.
+    """
+    size, least = abs(value), 10.0 ** (1 - digits)
+    if (size < least and value != 0 and not error >= least) or size >= 1e8:
         return f"{value:.{digits}g}"
     return f"{value:.{digits if size < 1e4 else 1 if size < 1e5 else 0}f}"
 
 
-def _parameters(fit: Released, alpha: float) -> TextTable:
+def _parameters(fit: Released, alpha: float, ratio: str) -> TextTable:
     """One line for each parameter in the model, below a line for each of several groups."""
     table = fit.table
-    what = "coef" if table.of_coefficients else "estimate"
-    values = [_number(value, 4) for value in table.inner_values]
+    what = ratio or ("coef" if table.of_coefficients else "estimate")
+    wald, bounds, inner = tests_of(table), bounds_of(table, alpha), table.inner_values
+    errors = wald.se
+    if ratio:
+        inner, errors, bounds = exponentials(inner, errors, bounds)
+    values = [_number(value, 4, error) for value, error in zip(inner, errors, strict=True)]
     if not table.has_inference:
         width = max(map(len, values), default=4)  # nothing may be selected
         rows = _grouped(table, [(value.rjust(width),) for value in values])
         return TextTable(("", what.rjust(width)), rows, frozenset({0, 1}))
-    wald = tests_of(table)
-    bounds = bounds_of(table, alpha)
-    lost = [("not", "ident.") if at in table.not_identified else ("", "") for at in table.inner]
+    lost = [("not", "identified") if at in table.not_identified else ("", "") for at in table.inner]
     tests = [
         (_number(z, 3), f"{p:.3f}") if able else words
         for z, p, able, words in zip(wald.z, wald.p, table.testable, lost, strict=True)
@@ -152,7 +166,7 @@ def _parameters(fit: Released, alpha: float) -> TextTable:
     tested = bool(table.testable.any()) or bool(table.not_identified)
     columns = [
         values,
-        [_number(se, 3) for se in wald.se],
+        [_number(se, 3) for se in errors],
         *([list(words) for words in zip(*tests, strict=True)] if tested else []),
         *([_number(value, 3) for value in side] for side in bounds.T),
         ["" if math.isnan(share) else f"{share:.1%}" for share in table.privacy_share],
@@ -160,7 +174,7 @@ def _parameters(fit: Released, alpha: float) -> TextTable:
     ends = (f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]")
     header = ["", what, "std err", *(["z", "P>|z|"] if tested else []), *ends, "priv. share"]
     bound = fit.error_bound.nonprivate
-    if len(bound):
+    if len(bound) and not ratio:  # it bounds the distance between coefficients
         each = bound.reindex(table.inner_names)
         columns.append(["" if math.isnan(value) else _number(value, 3) for value in each])
         header.append("priv. +/-")
@@ -196,11 +210,11 @@ def _shortened(names: list[str]) -> list[str]:
 
 
 def _facts(lines: Iterable[tuple[str, str]]) -> TextTable:
-    rows = tuple((f"{label}:" if label else "", text) for label, text in lines)
+    rows = tuple((f"{label}:" if label else "", reword(text)) for label, text in lines)
     return TextTable((), rows, frozenset({0, 1}))
 
 
-def _error_bound(fit: Released, full: bool) -> Pairs:
+def _error_bound(fit: Released, full: bool, ratio: str) -> Pairs:
     """How far the estimates may be off, and where to read what is proved."""
     bound = fit.error_bound
     where = "below" if full else "fit.error_bound"
@@ -212,8 +226,8 @@ def _error_bound(fit: Released, full: bool) -> Pairs:
         return (("Error bound", f"none in numbers. {theorem}"),)
     supposed = bound.needed(bound.supposed)
     if_so = f", {supposed}" if supposed else ""
-    far = "half" if fit.table.deviates is None else "the farther end of"
-    if not len(bound.nonprivate):
+    far = "the farther end of" if ratio or fit.table.deviates is not None else "half"
+    if ratio or not len(bound.nonprivate):
         text = f"To the population value{if_so}, with probability 95 %: {far} the 95 % interval."
         return (("Error bound", f"{text} {theorem}"),)
     given = bound.needed(bound.given)
@@ -279,7 +293,15 @@ _UNCOUNTED = (
 )
 
 
-def _notes(fit: Released, own: Particulars, full: bool) -> Iterable[str]:
+_RATIOS = "Coefficients are logarithms of {}; summary(exp=True) gives the ratios."
+_EXPONENTIALS = (
+    "{}: exp(coef), between exponentials of the ends of the intervals of coef; std err is by the "
+    "delta method; z and P>|z| test coef = 0, a ratio of 1. Of the intercept it is what the model "
+    "predicts where all columns are 0."
+)
+
+
+def _notes(fit: Released, own: Particulars, full: bool, ratio: str) -> Iterable[str]:
     """Explanations below the tables."""
     if fit.reproducible:
         yield (
@@ -288,11 +310,15 @@ def _notes(fit: Released, own: Particulars, full: bool) -> Iterable[str]:
         )
     if fit.table.not_identified:
         yield (
-            "Not ident.: noise hides it at this epsilon. Its interval is what was "
-            "presumed of it before, no finding."
+            "Not identified: noise hides it at this epsilon. Its interval is what was assumed a "
+            "priori, no finding."
         )
     yield from own.errors
     yield from own.meaning
+    if ratio:
+        yield _EXPONENTIALS.format(several(ratio).capitalize())
+    elif fit._ratio:
+        yield _RATIOS.format(several(fit._ratio))
     yield from (f"Design: {text}" for text in fit.design.notes)
     on_devices = fit.plan.privacy.trust in _ON_DEVICES and fit.design.endog is not None
     if on_devices and "share outside" not in fit.released:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpstats.errors import OptionError, need_flag
 from dpstats.results import inference
 from dpstats.results.parameters import ParameterResults
+from dpstats.results.ratios import exponentials, ratio_name, ratio_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,31 @@ __all__ = ["TermResults"]
 @dataclass(frozen=True, eq=False, repr=False)
 class TermResults(ParameterResults):
     """Coefficients of the terms of a formula, or of each of them for several levels."""
+
+    @property
+    def _ratio(self) -> str:
+        return ratio_name(self.design.family)
+
+    def exp_conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Odds ratios of a logit link, ratios of means of a log link, hazard ratios of a cloglog.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``exp(coef)``, ``lower`` and ``upper``, shape (k, 3): exponentials of `params`
+            and of `conf_int`. That of the intercept is the odds, or mean, where all columns are 0;
+            of several levels they are odds against the base.
+
+        Raises
+        ------
+        OptionError
+            If the link is another: an exponential of a coefficient then means nothing.
+        """
+        ratio_of(self, "exp_conf_int()")
+        table = self.conf_int(alpha).set_axis(["lower", "upper"], axis=1)
+        values, _, ends = exponentials(self.table.inner_values, self.bse.to_numpy(), table)
+        ends.insert(0, "exp(coef)", values)
+        return ends
 
     def wald_test_terms(self, skip_single: bool = False) -> Any:
         """Test each term of the formula: all coefficients of a factor or spline together.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -14,13 +15,19 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from dpstats.design.arrays import matrix_of
-from dpstats.errors import DataError, OptionError, PrivateQuantityError, SchemaError
+from dpstats.design.arrays import column_pairs, matrix_of
+from dpstats.errors import (
+    DataError,
+    ExtrapolationWarning,
+    OptionError,
+    PrivateQuantityError,
+    SchemaError,
+)
 from dpstats.models.model import Model
 from dpstats.models.recipes import level_term, term
 from dpstats.privacy import Central
 from dpstats.protocol import Plan
-from dpstats.schema import Schema
+from dpstats.schema import Declaration, Numeric, Schema
 from dpstats.tables import named_columns
 from dpstats.tables.coercion import as_column, as_matrix
 
@@ -173,6 +180,36 @@ class PrivateRegression(ABC, BaseEstimator):  # type: ignore[misc]
         validate_data(self, X, reset=True, skip_check_array=True)
         return self._of_table(X, y, self.schema)
 
+    # -- losses, for a search
+
+    def _declared(self, X: Any, y: Any) -> tuple[str, Declaration]:
+        """The name and the declaration of the response."""
+        if self.schema is None:
+            return "y", self._of_response()
+        name = self._response(y, list(named_columns(X)), self.schema)
+        return name, self.schema[name]
+
+    @abstractmethod
+    def _of_response(self) -> Declaration:
+        """The declaration of the response of arrays."""
+
+    def _width(self, X: Any, y: Any) -> float:
+        """The declared width of the response, 1 of two classes."""
+        _, declared = self._declared(X, y)
+        return declared.upper - declared.lower if isinstance(declared, Numeric) else 1.0
+
+    def _losses(self, X: Any, y: Any) -> Array:
+        """Squared distances of responses from their predicted means, nan where a value is missing.
+
+        They are private, and there is no warning of what lies out of range: it would count rows.
+        """
+        name, declared = self._declared(X, y)
+        values, missing = declared.coerce(response_column(y), name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            predicted = self._predicted(X, "mean")
+        return np.where(missing, np.nan, (values - predicted) ** 2)
+
     # -- a matrix and bounds
 
     def _matrix(self, X: Any, reset: bool = False) -> Any:
@@ -206,7 +243,7 @@ class PrivateRegression(ABC, BaseEstimator):  # type: ignore[misc]
             got = sorted(map(str, self.bounds)) if isinstance(self.bounds, Mapping) else kind
             raise OptionError(
                 f"bounds has keys {got}: {', '.join(map(repr, names))} are needed, each (lower, "
-                "upper); of X also one pair per column."
+                "upper); of X also a list of pairs, or {'lower': [...], 'upper': [...]}."
             )
         return {names[name]: ends for name, ends in self.bounds.items()}
 
@@ -294,13 +331,14 @@ def _two_dimensional(X: Any) -> Any:
 
 def _pairs(ends: Any, k: int) -> list[tuple[float, float]]:
     """One pair of bounds for each of k columns."""
+    ends = column_pairs(ends, k, "bounds['X']")
     given = np.asarray(ends, dtype=object)
     if given.shape == (2,):
         return [(ends[0], ends[1])] * k
     if given.shape != (k, 2):
         raise OptionError(
-            f"bounds['X'] has shape {given.shape}: (lower, upper), or one pair for each of {k} "
-            "columns, is needed."
+            f"bounds['X'] has shape {given.shape}: (lower, upper), one pair for each of {k} "
+            "columns, or {'lower': [...], 'upper': [...]} is needed."
         )
     return [(low, high) for low, high in ends]
 

@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from dpstats.errors import DataError, OptionError
 from dpstats.models import arrays, regressions
 from dpstats.models.model import Model
-from dpstats.schema import Boolean, Categorical, Schema
+from dpstats.schema import Boolean, Categorical, Numeric, Schema
 from dpstats.sklearn.base import PrivateRegression, PrivateScore, response_column
 from dpstats.tables.coercion import kind_of
 
@@ -30,8 +30,9 @@ class PrivateLinearRegression(PrivateScore, RegressorMixin, PrivateRegression): 
         What a fit may cost, for every data set; there is no default. Rows are exchanged for others
         (replace-one neighbours), their number is public.
     bounds : mapping
-        ``{"X": (lower, upper) or one pair per column, "y": (lower, upper)}``: public, and never
-        learned from the rows.
+        ``{"X": (lower, upper), "y": (lower, upper)}``: public, and never learned from the rows. X
+        has one pair, a list of pairs, one a column, such as ``[(18, 90), (20, 100)]``, or
+        ``{"lower": [18, 20], "upper": [90, 100]}``; what can be read both ways is refused.
     schema : dpstats.Schema
         In place of `bounds`, where X is a DataFrame: declarations of its columns and of the
         response. Columns of levels are coded by dummies.
@@ -91,6 +92,9 @@ class PrivateLinearRegression(PrivateScore, RegressorMixin, PrivateRegression): 
     def _by_formula(self) -> Callable[..., Model]:
         return regressions.ols
 
+    def _of_response(self) -> Numeric:
+        return Numeric(*self._ends()["endog"])
+
     def predict(self, X: Any) -> Array:
         """Predicted means of rows of X, shape (n_samples,); nan where a value is missing."""
         return self._predicted(X, "mean")
@@ -104,7 +108,7 @@ class PrivateLogisticRegression(PrivateScore, ClassifierMixin, PrivateRegression
     epsilon, delta, schema, fit_intercept, sparsity, method, ledger, noise, public_score
         As for `PrivateLinearRegression`.
     bounds : mapping
-        ``{"X": (lower, upper) or one pair per column}``: public.
+        ``{"X": ...}`` as there: public.
     classes : tuple of two labels, default (0, 1)
         The labels of y, in their sorted order; public, and never learned from the rows. A row with
         another label contributes nothing. With `schema` they are the declared levels.
@@ -175,6 +179,9 @@ class PrivateLogisticRegression(PrivateScore, ClassifierMixin, PrivateRegression
 
     def _by_formula(self) -> Callable[..., Model]:
         return regressions.logit
+
+    def _of_response(self) -> Categorical:
+        return Categorical(list(_two(self.classes)))
 
     def _endog(self, y: Any) -> Array:
         """1 for the second class, 0 for the first, nan for what is neither; row by row."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import glob
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -18,18 +16,18 @@ from dpstats.errors import DataError, DPStatsError
 from dpstats.tables import check_arrow, check_unique, named_columns
 from dpstats.tables.coercion import kind_of
 from dpstats.tables.engines import Dask, PlacedTable
+from dpstats.tables.files import import_pyarrow
+from dpstats.tables.formats import CSV, check_are_text, is_parquet, is_url, paths_of
 from dpstats.tables.partitions import FilePartitions, Partitions, is_dask
 from dpstats.tables.records import csv_batches, csv_names, csv_rows
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-__all__ = ["Batches", "batches_of", "paths_of", "withheld"]
+__all__ = ["Batches", "batches_of", "withheld"]
 
 Columns = dict[str, Any]  # 1-d arrays by name, all of one length
 
-SUFFIXES = (".csv", ".gz", ".parquet")
-_LONGEST = 4096  # characters of a path
 _BATCH = 1 << 16  # rows
 _READ: WeakSet[Any] = WeakSet()  # streams that can be read once, and were: by whichever model
 T = TypeVar("T")
@@ -70,10 +68,14 @@ def batches_of(data: Any, schema: Schema) -> Batches | None:
     if isinstance(data, (list, tuple)) and not data:
         raise DataError("data is an empty list: no files to read.")
     if (paths := paths_of(data)) is not None:
-        kinds = {".parquet" if path.suffix == ".parquet" else ".csv" for path in paths}
+        if isinstance(data, CSV):
+            check_are_text(paths)
+        kinds = set(map(is_parquet, paths))
         if len(kinds) > 1:
             raise DataError(f"{paths[0].parent}: some files are Parquet and some are CSV.")
-        return _Parquet(paths, schema) if kinds == {".parquet"} else _Csv(paths, schema)
+        if kinds == {True}:
+            return _Parquet(paths, schema)
+        return _Csv(paths, schema, data if isinstance(data, CSV) else CSV(data))
     if is_dask(data):
         return Partitions(data)
     if data is None or isinstance(data, (pd.DataFrame, Mapping, list, tuple)):
@@ -93,7 +95,7 @@ def batches_of(data: Any, schema: Schema) -> Batches | None:
 def _on_cluster(data: Any, engine: Dask, schema: Schema) -> Partitions:
     """Files or a dask DataFrame, to be read by the workers of a cluster."""
     urls = data if isinstance(data, (list, tuple)) else [data]
-    if urls and all(map(_is_url, urls)):
+    if urls and all(map(is_url, urls)):
         import dask.dataframe as dd
 
         named = ", ".join(urls)
@@ -107,65 +109,14 @@ def _on_cluster(data: Any, engine: Dask, schema: Schema) -> Partitions:
             f"engine={engine!r}: a cluster reads paths of Parquet files, or a dask DataFrame, and "
             f"a {type(data).__name__} is in this process. Leave engine= out to fit it here."
         )
-    if others := [path.name for path in paths if path.suffix != ".parquet"]:
+    if isinstance(data, CSV):
+        check_are_text(paths)
+    if others := [path.name for path in paths if not is_parquet(path)]:
         raise DataError(
             f"engine={engine!r}: {others[0]} is no Parquet file. Write it as Parquet, or pass "
             "dask.dataframe.read_csv(...), whose types you choose."
         )
     return FilePartitions(_Parquet(paths, schema), engine.client)
-
-
-def paths_of(data: Any) -> list[Path] | None:
-    """Files that a path, a pattern, a folder or a list of these names; None for anything else.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, none that fits, or one of another kind.
-    """
-    several = isinstance(data, (list, tuple)) and len(data) > 0
-    listed = list(data) if several else [data]
-    for each in listed:
-        if isinstance(each, str) and (len(each) > _LONGEST or "\n" in each):
-            raise DataError(f"data is a text of {len(each):,} characters, and no path of a file.")
-        if isinstance(each, str) and "\0" in each:
-            raise DataError("data is a text with a null byte, and no path of a file.")
-        if _is_url(each):
-            raise DataError(
-                f"{each}: a URL is no path of a file. Pass polars.scan_parquet(...) or a pyarrow "
-                'Dataset of it; with engine=dp.Dask("scheduler:8786") workers read URLs.'
-            )
-    if not all(isinstance(each, (str, os.PathLike)) for each in listed):
-        return None
-    return [path for each in listed for path in _expanded(Path(each).expanduser())]
-
-
-def _is_url(data: Any) -> bool:
-    return isinstance(data, str) and "://" in data
-
-
-def _expanded(path: Path) -> list[Path]:
-    if path.is_dir():
-        listed = (p for p in path.iterdir() if p.suffix in SUFFIXES and p.name[0] not in "._")
-        found = sorted(filter(Path.is_file, listed))
-        if not found:
-            raise DataError(
-                f"{path}: no files in it end in {', '.join(SUFFIXES)}. Those in folders of it are "
-                f"{path / '**' / '*.parquet'}; where names of folders are a column, as year=2020, "
-                'pass pyarrow.dataset.dataset(..., partitioning="hive").'
-            )
-        return found
-    several = glob.has_magic(str(path)) and not path.exists()
-    names = sorted(glob.glob(str(path), recursive=True)) if several else [path]
-    matched = [Path(name) for name in names]
-    if not matched:
-        raise DataError(f"{path}: no files match.")
-    for each in matched:
-        if each.suffix not in SUFFIXES:
-            raise DataError(f"{each.name}: allowed are files ending in {', '.join(SUFFIXES)}.")
-        if not each.is_file():
-            raise DataError(f"{each}: no such file.")
-    return matched
 
 
 def withheld(what: str, call: Callable[[], T]) -> T:
@@ -185,29 +136,18 @@ def withheld(what: str, call: Callable[[], T]) -> T:
     raise DataError(f"{what} ({failed}); its message is withheld, for it may quote rows.")
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise DataError(
-            "Parquet files and Arrow streams are read by pyarrow: pip install 'dpstats[parquet]'."
-        ) from None
-    return pyarrow
-
-
 class _Csv:
-    """CSV files, one after the other; a row is a line."""
+    """CSV files, one after the other; a row is a record."""
 
-    def __init__(self, paths: Sequence[Path], schema: Schema) -> None:
-        self._paths, self._schema = paths, schema
-        self.columns = csv_names(paths[0], schema)
+    def __init__(self, paths: Sequence[Path], schema: Schema, how: CSV) -> None:
+        self._paths, self._schema, self._how = paths, schema, how
+        self.columns = csv_names(paths[0], schema, how)
         for path in paths[1:]:
-            _check_names(path, set(csv_names(path, schema)), paths[0], set(self.columns))
+            _check_names(path, set(csv_names(path, schema, how)), paths[0], set(self.columns))
 
     @functools.cached_property
     def _rows(self) -> int:
-        return sum(map(csv_rows, self._paths))
+        return sum(csv_rows(path, self._how) for path in self._paths)
 
     def count(self) -> int:
         return self._rows
@@ -217,7 +157,7 @@ class _Csv:
 
     def read(self, names: Sequence[str]) -> Iterator[Columns]:
         for path in self._paths:
-            for batch in csv_batches(path, self._schema):
+            for batch in csv_batches(path, self._schema, self._how):
                 yield {name: batch[name] for name in names}
 
 
@@ -250,7 +190,7 @@ class _Parquet:
                 raise DataError(f"{path}: the file is no longer there.")
 
     def read(self, names: Sequence[str]) -> Iterator[Columns]:
-        arrow = _pyarrow()
+        arrow = import_pyarrow()
         for path in self.paths:
             with arrow.parquet.ParquetFile(path, pre_buffer=False) as file:  # not all at once
                 for batch in file.iter_batches(_BATCH, columns=list(names)):
@@ -259,7 +199,7 @@ class _Parquet:
 
 def _parquet_facts(path: Path) -> tuple[Any, int]:
     """A table of the names and types of a file, without rows; and how many there are."""
-    arrow = _pyarrow()
+    arrow = import_pyarrow()
     try:
         with arrow.parquet.ParquetFile(path) as file:
             return file.schema_arrow.empty_table(), file.metadata.num_rows
@@ -281,7 +221,7 @@ def _check_names(path: Path, names: set[str], first: Path, expected: set[str]) -
 
 def _one_type(name: str, paths: Sequence[Path], schemas: Sequence[Any]) -> Any:
     """A column without rows, of a type that holds those of all files."""
-    arrow = _pyarrow()
+    arrow = import_pyarrow()
     types = {path: each.field(name).type for path, each in zip(paths, schemas, strict=True)}
     known = {path: t for path, t in types.items() if not arrow.types.is_null(t)} or types
     empty = {path: _empty(name, kind) for path, kind in known.items()}
@@ -298,12 +238,12 @@ def _one_type(name: str, paths: Sequence[Path], schemas: Sequence[Any]) -> Any:
 
 
 def _empty(name: str, kind: Any) -> Any:
-    arrow = _pyarrow()
+    arrow = import_pyarrow()
     return named_columns(arrow.table({name: arrow.array([], kind)}))[name]
 
 
 def _columns_of(batch: Any, names: Sequence[str]) -> Columns:
-    return named_columns(_pyarrow().Table.from_batches([batch]), names)
+    return named_columns(import_pyarrow().Table.from_batches([batch]), names)
 
 
 class _Dataset:
@@ -356,7 +296,7 @@ def _check_casts(data: Any, read: Collection[str], whole: Any = None) -> None:
 
 def _never_fails(one: Any, other: Any) -> bool:
     """Whether values of a type can be cast to another one, whatever they are."""
-    types = _pyarrow().types
+    types = import_pyarrow().types
     if one == other or types.is_null(one):
         return True
     if types.is_floating(one) and types.is_floating(other):
@@ -428,7 +368,7 @@ class _ArrowStream:
                 "model again with a new one."
             )
         what = f"A {type(self._data).__name__} could not be read as an Arrow stream"
-        read = _pyarrow().RecordBatchReader.from_stream
+        read = import_pyarrow().RecordBatchReader.from_stream
         reader = withheld(what, lambda: read(self._data))
         self._reader = None if self._sized else reader
         return reader

@@ -357,8 +357,6 @@ class DeferredColumn(UnreadColumn):
         Its type in the source.
     """
 
-    ndim = 1
-
     def __init__(self, reading: Reading, name: str, dtype: Any) -> None:
         self._reading, self._name, self.dtype = reading, name, dtype
 
@@ -375,7 +373,7 @@ def _joined(parts: list[Any], empty: Any) -> Any:
     """Parts of a column one after the other."""
     filled = [part for part in parts if len(part)]
     if not filled:
-        return empty
+        return empty[:]
     if _is_nested(filled[0]):
         return np.concatenate(filled)
     with warnings.catch_warnings():

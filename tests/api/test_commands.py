@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 import dpstats as dp
 from dpstats.cli import main
 from dpstats.errors import SchemaError
+from dpstats.models.data_check import check_model
+from dpstats.models.descriptive import describe_model
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 
@@ -186,3 +189,88 @@ def test_a_first_line_that_is_a_record_is_not_shown(tmp_path: Path, line: str, c
 def test_a_template_of_columns_that_are_not_there(files: Path, capsys: Any) -> None:
     assert main(["schema", "template", str(files / "data.csv"), "--boolean", "k"]) == 2
     assert "no column 'k'" in capsys.readouterr().err
+
+
+# -- what Python has -------------------------------------------------------------------------------
+
+STATISTICS: dict[str, tuple[list[str], Any]] = {
+    "variance": (["y"], lambda df, s: dp.variance("y", df, s)),
+    "quantile": (["y", "--q", "0.1,0.9"], lambda df, s: dp.quantile("y", df, s, q=[0.1, 0.9])),
+    "proportion": (["g"], lambda df, s: dp.proportion("g", df, s)),
+    "histogram": (["y", "--bins", "0,2"], lambda df, s: dp.histogram("y", df, s, bins=[0, 2])),
+    "crosstab": (["g", "h"], lambda df, s: dp.crosstab("g", "h", df, s)),
+    "ttest": (["y ~ g"], lambda df, s: dp.ttest("y ~ g", df, s)),
+    "corr": (["x,y"], lambda df, s: dp.corr(["x", "y"], df, s)),
+    "describe": (["--columns", "x,y"], lambda df, s: describe_model(df, s, ["x", "y"])),
+    "check": (["--columns", "x,g"], lambda df, s: check_model(df, s, ["x", "g"])),
+}
+
+
+@pytest.mark.parametrize("command", STATISTICS)
+def test_a_command_plans_and_fits_what_its_function_does(tmp_path: Path, command: str) -> None:
+    asked, make = STATISTICS[command]
+    df, schema = two_factors(tmp_path)
+    first = list(takewhile(lambda word: word[0] != "-", asked))
+    more = asked[len(first) :]
+    files = [str(tmp_path / "data.csv"), "--schema", str(tmp_path / "schema.json")]
+    out = ["--out", str(tmp_path / "out.json"), "--quiet"]
+    assert main([command, *first, *files, *BUDGET, *more, *out]) == 0
+    found, fit = dp.load(tmp_path / "out.json"), make(df, schema).fit(dp.Central(1.0, 1e-6))
+    assert found.plan.parameters == fit.plan.parameters
+    assert (found.plan.cost, found.plan.mechanisms) == (fit.plan.cost, fit.plan.mechanisms)
+    assert type(found) is type(fit)
+
+
+def two_factors(folder: Path) -> tuple[pd.DataFrame, dp.Schema]:
+    rng, n = np.random.default_rng(0), 2000
+    df = pd.DataFrame({"x": rng.uniform(0, 10, n), "g": rng.choice(list("ab"), n)})
+    df = df.assign(y=0.3 * df.x + rng.normal(size=n), h=rng.choice(list("uv"), n))
+    df["z"] = (df.y > 1.5).astype(int)
+    df.to_csv(folder / "data.csv", index=False)
+    levels = {name: dp.Categorical(list(each)) for name, each in {"g": "ab", "h": "uv"}.items()}
+    numbers = {"x": dp.Numeric(0, 10), "y": dp.Numeric(-50, 50), "z": dp.Numeric(0, 1)}
+    schema = dp.Schema(**levels, **numbers)
+    schema.save(folder / "schema.json")
+    return df, schema
+
+
+def test_saved_fits_are_shown_and_compared_in_full_and_as_ratios(
+    tmp_path: Path, capsys: Any
+) -> None:
+    df, schema = two_factors(tmp_path)
+    fits = [dp.logit(f, df, schema).fit(dp.Central(1.0, 1e-6)) for f in ("z ~ x", "z ~ g")]
+    paths = [str(tmp_path / f"{name}.json") for name in ("one", "two")]
+    for fit, path in zip(fits, paths, strict=True):
+        fit.save(path)
+    ratio = str(np.exp(fits[0].params["x"]))[:4]
+    for command in (["show", paths[0], "--exp"], ["compare", *paths, "--exp"]):
+        assert main(command) == 0
+        said = capsys.readouterr().out
+        assert ratio in said
+        assert "odds ratio" in said
+    assert main(["show", paths[0], "--full", "--error-bound"]) == 0
+    said = capsys.readouterr().out
+    assert "Conditions of the theorem" in said
+    assert main(["compare", *paths]) == 0
+    assert capsys.readouterr().out.split()[1:3] == ["one", "two"]
+    dp.mean("y", df, schema).fit(dp.Central(1.0)).save(tmp_path / "mean.json")
+    assert main(["show", str(tmp_path / "mean.json"), "--exp"]) == 2
+    assert main(["show", str(tmp_path / "none.json")]) == 2
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_options_of_a_method_are_passed_on(files: Path, capsys: Any) -> None:
+    assert run(files, "mean", "y", "--option", "clip=declared") == 0
+    assert dp.load(files / "out.json").plan.options["clip"] == "declared"
+    assert run(files, "fit", "y ~ x", "--option", "target=mle") == 0
+    assert run(files, "mean", "y", "--option", "nonsense=1") == 2
+    assert "nonsense" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run(files, "mean", "y", "--option", "clip")
+
+
+def test_a_large_delta_must_be_meant_in_a_shell_too(files: Path, capsys: Any) -> None:
+    large = ["--epsilon", "1", "--delta", "0.01"]
+    assert run(files, "mean", "y", budget=large) == 2
+    assert "--large-delta" in capsys.readouterr().err
+    assert run(files, "mean", "y", "--large-delta", budget=large) == 0

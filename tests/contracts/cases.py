@@ -293,6 +293,12 @@ MODELS = LAWS | {
         {},
         normal,
     ),
+    "group proportions": ModelCase(
+        lambda data, schema: descriptive.proportion("g", data, schema.replaced(SIGNS), by="x1"),
+        Numeric(-Y_BOUND, Y_BOUND),
+        {},
+        normal,
+    ),
     "ttest": ModelCase(
         lambda data, schema: descriptive.ttest("y ~ x1", data, schema.replaced(SIGNS)),
         Numeric(-Y_BOUND, Y_BOUND),
@@ -510,7 +516,7 @@ def answered(results: Any) -> bool:
 # Models that read the response and no other column.
 OF_ONE_COLUMN = ("mean", "range", "quantile", "histogram", "proportion")
 # Models whose response is a level, or that read levels alone: no text is of a wrong type there.
-OF_LEVELS = ("proportion", "crosstab", "mnlogit")
+OF_LEVELS = ("proportion", "group proportions", "crosstab", "mnlogit")
 OF_NUMBERS = (
     *OF_ONE_COLUMN,
     "gaussian_mixture",

@@ -128,11 +128,11 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "mean": {"formula": "y", "by": None},
         "variance": {"column": "y"},
         "quantile": {"column": "y", "q": 0.5},
-        "proportion": {"column": "g"},
+        "proportion": {"column": "g", "by": "b"},
         "histogram": {"column": "y", "bins": 10},
         "crosstab": {"index": "g", "columns": "b"},
         "corr": {"columns": ["x", "y"]},
-        "ttest": {"formula": "y ~ g"},
+        "ttest": {"formula": "y", "by": "g"},
     }
     made = {name: (getattr(dp, name), {**asked, **table}) for name, asked in models.items()}
     fitted = {"privacy": PRIVACY, "ledger": c.ledger, "noise": NOISE}
@@ -156,8 +156,8 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             {"model": c.mean, "privacy": PRIVACY, "target_se": 0.5, "power": 0.8, "alpha": 0.05},
         ),
         "compare": (
-            dp.compare,
-            {"fits": [c.fit], "names": ["a"], "stars": False, "float_format": "%.4f"}
+            lambda fits, **options: dp.compare(fits, **options),
+            {"fits": [c.logit], "names": ["a"], "stars": False, "float_format": "%.4f", "exp": True}
             | {"keep": None, "drop": None, "title": ""},
         ),
         "predict": (c.logit.predict, {"exog": c.new, "which": "mean", "clip": True}),
@@ -178,9 +178,9 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "f_test": (c.fit.f_test, {"r_matrix": "x = 0"}),
         "wald_test": (c.fit.wald_test, {"r_matrix": "x = 0", "use_f": False}),
         "wald_test_terms": (c.fit.wald_test_terms, {"skip_single": False}),
-        "summary": (c.fit.summary, {"alpha": 0.05, "full": False, "title": None}),
-        "to_latex": (c.fit.to_latex, {"alpha": 0.05, "full": False}),
-        "tidy": (c.fit.tidy, {"alpha": 0.05}),
+        "summary": (c.logit.summary, {"alpha": 0.05, "full": False, "title": None, "exp": True}),
+        "to_latex": (c.logit.to_latex, {"alpha": 0.05, "full": False, "exp": True}),
+        "tidy": (c.logit.tidy, {"alpha": 0.05, "exponentiate": True}),
         "cite": (c.fit.cite, {"style": "text"}),
         "get_margeff": (
             c.logit.get_margeff,
@@ -229,6 +229,10 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "summed site": (c.averaged.site, {"name": "a"}),
         "averaged for_target": (c.averaged.for_target, {"name": "b"}),
         "plot.sources": (dp.plot.sources, {"fit": c.sites, "term": None}),
+        "CSV": (
+            dp.CSV,
+            {"data": "a.csv", "separator": ";", "decimal": ",", "records": "quoted"},
+        ),
         "Site": (Site, {"name": "a", "data": c.data, "schema": SCHEMA}),
         "randomizer": (c.model.randomizer, {"privacy": dp.Local(1.0)}),
         "methods": (dp.methods, {"model": "ols", "trust": "central"}),

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dpstats.design.syntax import most_terms
+from dpstats.design.expansion import most_terms
 from dpstats.errors import FormulaError
 
 

@@ -111,6 +111,27 @@ def test_what_cannot_be_combined_is_said(capsys: Any, folder: Path) -> None:
     assert "no such file" in run(capsys, "federated", "combine", folder / "none.json")[2]
 
 
+def test_a_report_that_fails_loses_no_combined_numbers(
+    capsys: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(fit: Any) -> str:
+        raise ValueError("no such glyph")
+
+    monkeypatch.setattr("dpstats.results.report.html_report", broken)
+    ask(capsys, folder)
+    answers = [answer(capsys, folder, name) for name in ("home", "north")]
+    kept = answers[0].read_bytes()
+    combine = ("federated", "combine", *answers, "--quiet")
+    assert "--quiet without --out" in run(capsys, *combine)[2]
+    for out in (answers[0], folder / "home.parquet", folder):
+        assert "--out" in run(capsys, *combine, "--out", out)[2]
+    assert answers[0].read_bytes() == kept
+    status, _, err = run(capsys, *combine, "--out", folder / "fit.html")
+    assert status == 2
+    assert str(folder / "fit.json") in err
+    assert dp.load(folder / "fit.json").sources["status"].eq("answered").all()
+
+
 def test_a_sparse_fit_goes_through_files(capsys: Any, folder: Path) -> None:
     ask(capsys, folder, "--sparsity", 1)
     answers = [answer(capsys, folder, name) for name in ("home", "north")]

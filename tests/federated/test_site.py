@@ -338,9 +338,9 @@ def test_a_question_with_budgets_travels_as_json() -> None:
 @pytest.mark.parametrize(
     ("formula", "words"),
     [
-        ("y ~ (" + "+".join(f"x{k}" for k in range(12)) + ")**12", "more than 1,000 terms"),
-        ("y ~ (x1 + x2 + .)**9 * (x1 + x2 + .)**9 * I(x1 * x2)", "more than 1,000 terms"),
-        ("y ~ (x1 + x2)**400", "more than 1,000 terms"),  # three, of 2^400 products
+        ("y ~ (" + "+".join(f"x{k}" for k in range(12)) + ")**12", "more than 1,000 columns"),
+        ("y ~ (x1 + x2 + .)**9 * (x1 + x2 + .)**9 * I(x1 * x2)", "more than 1,000 columns"),
+        ("y ~ (x1 + x2)**400", "more than 1,000 columns"),  # three, of 2^400 products
         ("y ~ " + "+".join(["x1"] * 9_000), "more than 20,000 characters"),
         ("y ~ (x1", "formula or schema: FormulaError"),
     ],

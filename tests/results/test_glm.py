@@ -121,9 +121,46 @@ def test_ratios_are_exponentials_of_the_intervals(pair):
     np.testing.assert_allclose(table[["lower", "upper"]], np.exp(theirs.conf_int(0.1)))
 
 
-def test_a_linear_model_has_no_ratios():
-    with pytest.raises(OptionError, match="link is 'identity'"):
-        make()[0].exp_conf_int()
+EXPONENTIALS = {
+    "exp_conf_int": lambda fit: fit.exp_conf_int(),
+    "summary": lambda fit: fit.summary(exp=True),
+    "to_html": lambda fit: fit.to_html(exp=True),
+    "to_latex": lambda fit: fit.to_latex(exp=True),
+    "to_markdown": lambda fit: fit.to_markdown(exp=True),
+    "tidy": lambda fit: fit.tidy(exponentiate=True),
+    "compare": lambda fit: compare(fit, exp=True),
+    "coefficients": lambda fit: plot.coefficients(fit, exp=True),
+    "forest": lambda fit: plot.forest(fit, fit.params.index[0], exp=True),
+}
+
+
+@pytest.mark.parametrize("asked", EXPONENTIALS)
+def test_a_linear_model_has_no_ratios(asked, pair):
+    EXPONENTIALS[asked](pair[0])
+    with pytest.raises(OptionError, match=r"'identity', are no logarithms of ratios"):
+        EXPONENTIALS[asked](make()[0])
+
+
+def test_ratios_have_the_delta_methods_errors_wherever_they_are_shown(pair):
+    ours, theirs = pair
+    table, ratios = ours.tidy(0.1, exponentiate=True), np.exp(theirs.params)
+    np.testing.assert_allclose(table["estimate"], ratios)
+    np.testing.assert_allclose(table["std.error"], ratios * theirs.bse)
+    np.testing.assert_allclose(table[["conf.low", "conf.high"]], np.exp(theirs.conf_int(0.1)))
+    np.testing.assert_array_equal(table["statistic"], ours.tidy()["statistic"])
+    ratio = {"logit": "odds ratio", "glm": "rate ratio"}[ours.plan.model]
+    text, plain = str(ours.summary(0.1, exp=True)), str(ours.summary(0.1))
+    assert f"{ratio} std err" in text
+    assert ratio not in plain.split("[1]")[0]
+    for name in ("Intercept", "age"):
+        (line,) = (line.split() for line in text.splitlines() if line.startswith(f"{name} "))
+        expected = (ratios[name], ratios[name] * theirs.bse[name])
+        assert (float(line[1]), float(line[2])) == pytest.approx(expected, abs=6e-4)
+    assert "priv. +/-" not in text, "that is a distance between coefficients"
+    both = compare(ours, theirs, exp=True, names=["a", "b"])
+    assert f"a, b: {ratio}s" in str(both)
+    first, second = both.tables[0].loc[ratios.index[1]]
+    assert first == second == f"{ratios.iloc[1]:.4f}"
 
 
 # The page -----------------------------------------------------------------------------------------
@@ -133,7 +170,7 @@ WORDS = {
         "Differentially Private Logit Regression Results",
         "Dep. Variable: smoker",
         "Model: Logit",
-        "Coefficients are logarithms of odds ratios; exp_conf_int() gives the ratios.",
+        "Coefficients are logarithms of odds ratios; summary(exp=True) gives the ratios.",
     ],
     "glm": [
         "Differentially Private Generalized Linear Model Regression Results",
@@ -141,7 +178,7 @@ WORDS = {
         "Model: GLM",
         "Model Family: Poisson",
         "Link Function: Log",
-        "Coefficients are logarithms of ratios of the mean",
+        "Coefficients are logarithms of rate ratios; summary(exp=True) gives the ratios.",
     ],
 }
 ALWAYS = [
@@ -165,11 +202,9 @@ def test_the_summary_says(kind, words):
 
 def test_the_rows_of_the_table_are_those_of_statsmodels(pair):
     ours, theirs = (str(fit.summary()).splitlines() for fit in pair)
-    for name in pair[1].params.index:
-        row, expected = (
-            "\n".join(lines).partition(f"\n{name}")[2].split()[:count]
-            for lines, count in ((ours, 8), (theirs, 6))
-        )
+    rows = [line.split()[-8:] for line in ours if re.search(r"%\s+\S+$", line)]
+    for name, row in zip(pair[1].params.index, rows, strict=True):
+        expected = "\n".join(theirs).partition(f"\n{name}")[2].split()[:6]
         *numbers, share, distance = row
         assert share == "30.0%"
         assert float(distance) == pytest.approx(pair[0].error_bound.nonprivate[name], abs=5.1e-4)

@@ -32,7 +32,7 @@ SCREEN = [
     "Dep. Variable:",
     "No. Observations (public):",
     "Covariance Type: robust + privacy",
-    "priv. share priv. +/-",
+    "[0.025 0.975] priv. share",
     "[0.025",
     "Privacy: (1, 1e-07)-differential privacy of one row; cost (0.9999, 1e-07)",
     "Trust model: central: one curator holds the rows",
@@ -88,10 +88,33 @@ def test_long_names_and_large_numbers_stay_within_the_page_and_are_whole():
     fit.__dict__["table"] = table
     fit = fit._bounded()
     fit.__dict__["table"] = table
-    text = str(fit.summary())
-    assert max(map(len, text.splitlines())) <= WIDTH
-    assert names[0] in text
-    assert names[1] in text.replace("\n", "")
+    lines = str(fit.summary()).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    at = [next(i for i, line in enumerate(lines) if line.startswith(c)) for c in "ab"]
+    table = lines[at[0] : at[1] + 20]
+    label = table[0].index(" ")
+    found = "".join(line[: label + 1].strip() for line in table)
+    assert names[0] in found, "wrapped in its column"
+    assert names[1] in found
+    assert "1e+12" in table[0], "with its numbers beside its first line"
+    assert "1e-09" in lines[at[1]]
+
+
+def test_names_of_levels_are_wrapped_beside_their_numbers():
+    fit, _ = make()
+    level = "secondary school (general certificate)"
+    names = ("Intercept", f"C(edu)[T.{level}]", "C(edu)[T.university]", "x", "z")
+    table = replace(fit.table, names=names, not_identified=(2,), testable=np.arange(5) != 2)
+    fit.__dict__["table"] = table
+    fit = fit._bounded()
+    fit.__dict__["table"] = table
+    lines = str(fit.summary()).splitlines()
+    (header,) = (line for line in lines if "std err" in line)
+    first = next(line for line in lines if line.startswith("C(edu)["))
+    assert float(first.split()[-1]), "numbers stand on the line on which a name begins"
+    (hidden,) = (line for line in lines if "identified" in line and line.startswith("C"))
+    for word, heading in (("not", " z"), ("identified", "P>|z|")):
+        assert hidden.index(word) + len(word) == header.index(heading) + len(heading)
 
 
 def test_released_lists_are_short():

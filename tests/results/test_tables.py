@@ -70,7 +70,7 @@ def test_latex_is_one_table_with_caption_label_and_rules(fits):
     assert {len(re.findall(r"(?<!\\)&", line)) for line in lines} == {len(columns) - 1}
     assert r"\label{ab}" in dp.compare(fits).as_latex("a}b{")
     made = dp.compare(fits)
-    assert made.to_latex("tab:fits") == made.as_latex("tab:fits")
+    assert made.to_latex(label="tab:fits") == made.as_latex("tab:fits")
     assert made.to_html() == made.as_html()
 
 
@@ -119,3 +119,37 @@ def test_maketables_shows_private_fits(fits):
     assert r"\toprule" in text
     assert [fit.reproducible for fit in fits] == [True, True]
     assert text.count("NOT private") >= 1
+
+
+def test_results_are_compared_one_by_one_or_in_a_list(fits, tmp_path):
+    a, b = fits
+    expected = str(dp.compare([a, b], names=["one", "two"]))
+    for made in (dp.compare(a, b, names=["one", "two"]), dp.compare([a, b], ["one", "two"])):
+        assert str(made) == expected
+    assert "one" not in str(dp.compare(a, b))
+    with pytest.raises(OptionError, match="3 names for 2 results"):
+        dp.compare(a, b, names=["one", "two", "three"])
+
+
+@pytest.mark.parametrize("name", ["html", "latex", "markdown"])
+def test_a_path_is_written_and_named(fits, tmp_path, name):
+    fit = fits[0]
+    write, path = getattr(fit, f"to_{name}"), tmp_path / "fit.txt"
+    assert write(path) == write(str(path)) == str(path)
+    text, mark = path.read_text(encoding="utf-8").rstrip().rsplit("\n", 1)
+    assert text == write().rstrip()
+    assert f"dpstats {name} sha256:" in mark
+    with pytest.raises(OptionError, match=r"path=0\.1: the path of a file"):
+        write(0.1)
+    with pytest.raises(OptionError, match="there is no folder"):
+        write(tmp_path / "none" / "fit.txt")
+
+
+def test_a_comparison_is_written_too(fits, tmp_path):
+    made, path = dp.compare(fits), tmp_path / "fits.tex"
+    assert made.to_latex(path, label="tab:a") == str(path)
+    assert path.read_text(encoding="utf-8").startswith(made.as_latex("tab:a"))
+    with pytest.raises(OptionError, match="no report that dpstats wrote"):
+        made.to_html(path)
+    assert made.to_html(path.with_suffix(".html")) == str(path.with_suffix(".html"))
+    assert path.with_suffix(".html").read_text(encoding="utf-8").startswith(made.as_html())

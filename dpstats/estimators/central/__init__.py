@@ -37,6 +37,7 @@ CENTRAL: tuple[MethodEntry, ...] = (
     MethodEntry("group means", "windows", "central.descriptive.groups:GroupMeans"),
     MethodEntry("check", "counts", "central.descriptive.data_check:DeclaredShares"),
     MethodEntry("crosstab", "counts", "central.descriptive.crosstab:PairShares"),
+    MethodEntry("group proportions", "counts", "central.descriptive.crosstab:GroupShares"),
     MethodEntry("corr", "spearman", "central.descriptive.corr:RankCorrelation"),
     MethodEntry("corr", "pearson", "central.descriptive.corr:WindowCorrelation"),
     MethodEntry("variance", "windows", "central.descriptive.variance:WindowVariance"),

@@ -239,7 +239,7 @@ class LocalBins(_CellRounds):
     name: ClassVar[str] = "local-cells"
     theory: ClassVar[Mapping[str, Theory]] = {"local": _SHARES}
     options: ClassVar[Mapping[str, str]] = {
-        "bins": "number of bins over the declared range, their edges, or 'auto' (default)"
+        "bins": "number of bins over the declared range, their edges, 'whole', or 'auto' (default)"
     }
 
     def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
@@ -276,7 +276,7 @@ class LocalBins(_CellRounds):
         """Shares of the bins among the devices that have a value."""
         edges = self._edges(design, plan, answers)
         kind = partial(HistogramEstimate, edges=edges)
-        return _counted(answers[-1], plan, kind, plan.parameters)
+        return _counted(answers[-1], plan, kind, plan.parameters[: edges.size - 1])
 
 
 @dataclass(frozen=True)

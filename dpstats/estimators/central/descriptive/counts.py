@@ -140,7 +140,7 @@ class BinShares(CountingMethod[HistogramEstimate]):
         "central": replace(THEORY, citations=(OWN, DISTRIBUTIONS, WILSON, DONG), variants=_VARIANTS)
     }
     options: ClassVar[Mapping[str, str]] = {
-        "bins": "number of bins over the declared range, their edges, or 'auto' (default)",
+        "bins": "number of bins over the declared range, their edges, 'whole', or 'auto' (default)",
         "mechanism": passes.MECHANISM,
     }
 
@@ -170,7 +170,7 @@ class BinShares(CountingMethod[HistogramEstimate]):
             edges = np.array(plan.options["bins"], dtype=np.float64)
         axis = Axis(np.zeros(1, dtype=np.int64), np.ones(1), edges)
         kind = partial(HistogramEstimate, edges=edges)
-        return ask_table(holder, design, (axis,), kind, plan.parameters)
+        return ask_table(holder, design, (axis,), kind, plan.parameters[: edges.size - 1])
 
 
 def _automatic(plan: Plan) -> int:
