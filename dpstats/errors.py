@@ -11,6 +11,7 @@ import math
 import os
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from difflib import get_close_matches
 from enum import Enum
 from numbers import Integral, Real
 from pathlib import Path
@@ -161,6 +162,12 @@ def is_number(value: object) -> TypeGuard[float]:
 def among(value: object, allowed: Collection[str]) -> TypeGuard[str]:
     """Whether it is one of some texts; of a table `in` asks every value."""
     return isinstance(value, str) and value in allowed
+
+
+def nearest(name: object, known: Collection[str]) -> str:
+    """Which names of `known` are nearly `name`, as a sentence after another; empty for none."""
+    close = get_close_matches(str(name), known, n=3, cutoff=0.5)
+    return f" The nearest are {', '.join(map(repr, close))}." if close else ""
 
 
 def need_text(**arguments: object) -> None:

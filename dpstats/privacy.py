@@ -10,15 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from dpstats.errors import (
-    OptionError,
-    among,
-    given,
-    is_number,
-    is_whole,
-    need_flag,
-    need_whole,
-)
+from dpstats.errors import OptionError, among, given, is_number, is_whole, need_flag, need_whole
 
 __all__ = [
     "NOT_PRIVATE",

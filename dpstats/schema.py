@@ -16,13 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import (
-    SchemaError,
-    given,
-    is_whole,
-    need_names,
-    need_path,
-)
+from dpstats.errors import SchemaError, given, is_whole, need_names, need_path
 from dpstats.outputs import json_kind, write_output
 from dpstats.stored import LARGEST, is_version, json_of, shown
 from dpstats.tables.coercion import is_object, kind_of

@@ -22,13 +22,7 @@ from typing import Any
 
 from dpstats.accounting.events import Event, event_from_dict, event_to_dict
 from dpstats.accounting.filter import Composition
-from dpstats.errors import (
-    DPStatsError,
-    LedgerError,
-    OptionError,
-    PlanError,
-    given,
-)
+from dpstats.errors import DPStatsError, LedgerError, OptionError, PlanError, given
 from dpstats.outputs import draft_in, sync_folder
 from dpstats.stored import json_of, read, record
 

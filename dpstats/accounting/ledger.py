@@ -40,14 +40,7 @@ from dpstats.accounting.chain import (
 from dpstats.accounting.charge import Chargeable, check_same_promise, entry_of, refusal
 from dpstats.accounting.filter import Composition, costs
 from dpstats.accounting.standing import LedgerState, remaining, spent, state_of
-from dpstats.errors import (
-    LedgerError,
-    OptionError,
-    given,
-    is_number,
-    need_flag,
-    need_text,
-)
+from dpstats.errors import LedgerError, OptionError, given, is_number, need_flag, need_text
 from dpstats.outputs import check_name
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.text import html_text, plain, printable

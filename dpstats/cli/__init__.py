@@ -25,7 +25,7 @@ from dpstats.cli.arguments import (
 )
 from dpstats.cli.demo import demo
 from dpstats.cli.wording import in_options
-from dpstats.errors import DPStatsError, EstimationWarning
+from dpstats.errors import DPStatsError, EstimationWarning, given
 from dpstats.federated.commands import add_commands
 from dpstats.text import plain, reword, wording
 from dpstats.version import VERSION
@@ -38,7 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Errors that name their remedy are printed without a traceback and exit with status 2.
     """
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    _check_texts(parser, sys.argv[1:] if argv is None else argv)
+    arguments = parser.parse_args(argv)
     command: Callable[[argparse.Namespace], None] = arguments.command
     try:
         with warnings.catch_warnings(), wording(partial(in_options, arguments=arguments)):
@@ -52,7 +54,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        _tell(f"{given(error.filename)}: {error.strerror}.")
+        return 2
     return 0
+
+
+def _check_texts(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Refuse what no argument of a shell holds, and a value that `argparse` takes for none."""
+    for text in argv:
+        if "\0" in text:
+            parser.error(f"{text.partition('=')[0]!r} has a null byte, which no text or path has.")
+        if text.startswith("-") and text.endswith("=--"):
+            parser.error(f"{text.partition('=')[0]}: -- is no value.")
 
 
 def _tell(text: str) -> None:

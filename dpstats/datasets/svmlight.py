@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import (
-    DataError,
-    need_flag,
-    need_path,
-    need_whole,
-)
+from dpstats.errors import DataError, need_flag, need_path, need_whole
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

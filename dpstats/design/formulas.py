@@ -71,6 +71,7 @@ def read_response(written: Written, terms: Terms, family: Family) -> Response:
         if not lookup:
             terms.expression(written.visible(text), written.tree(text))  # before formulaic sees it
     sides, _ = parsed(written, f"{written.left} ~ 1", ())
+    sides = sides or ()  # nothing at all, as of "{}"
     factors = [factor for term in sides for factor in term.factors]
     lookups = all(factor.eval_method.value == "lookup" for factor in factors)
     if len(factors) == 2 and len(sides) == 2 and lookups and family.name == "binomial":

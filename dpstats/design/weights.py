@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.design.operations import Expression
 from dpstats.design.terms import Terms
-from dpstats.errors import (
-    FormulaError,
-    OptionError,
-    SchemaError,
-    among,
-    given,
-)
+from dpstats.errors import FormulaError, OptionError, SchemaError, among, given
 from dpstats.schema import Declaration
 
 __all__ = ["NO_WEIGHT", "WEIGHT_TYPES", "KnownWeights", "Weights", "read_weights", "weights_of"]

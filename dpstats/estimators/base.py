@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import Share, calibrate, epsilon_of
-from dpstats.errors import OptionError, given, is_number, is_whole
+from dpstats.errors import OptionError, given, is_number, is_whole, nearest
 from dpstats.families import CLASSICAL, RELEASED
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimator, Mechanism, Options, Plan
@@ -223,7 +223,10 @@ def check_options(method: str, allowed: Mapping[str, str], options: Options) -> 
     for name in options:
         if name not in allowed:
             known = "; ".join(f"{k}: {v}" for k, v in allowed.items()) or "none"
-            raise OptionError(f"method={method!r} has no option {name!r}. Its options: {known}.")
+            raise OptionError(
+                f"method={method!r} has no option {given(name)}.{nearest(name, allowed)} Its "
+                f"options: {known}."
+            )
 
 
 def need_delta(method: str, privacy: Privacy) -> None:

@@ -13,11 +13,13 @@ from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, RELEASED, Family
 from dpstats.families import family as family_of
 from dpstats.models.model import Model
 from dpstats.models.recipes import KINDS, Arrays
+from dpstats.models.unbuilt import known_arguments
 from dpstats.tables.coercion import as_matrix
 
 __all__ = ["GLM", "OLS", "Logit", "NegativeBinomial", "Poisson", "Probit"]
 
 
+@known_arguments
 def OLS(  # noqa: N802 - as in statsmodels
     endog: Any,
     exog: Any,
@@ -56,6 +58,7 @@ def OLS(  # noqa: N802 - as in statsmodels
     return _array_model(endog, exog, bounds, names, GAUSSIAN, {})
 
 
+@known_arguments
 def Logit(  # noqa: N802 - as in statsmodels
     endog: Any,
     exog: Any,
@@ -91,6 +94,7 @@ def Logit(  # noqa: N802 - as in statsmodels
     return GLM(endog, exog, bounds, names, family=BINOMIAL, offset=offset)
 
 
+@known_arguments
 def Probit(  # noqa: N802 - as in statsmodels
     endog: Any,
     exog: Any,
@@ -122,6 +126,7 @@ def Probit(  # noqa: N802 - as in statsmodels
     return GLM(endog, exog, bounds, names, family=Family("binomial", "probit"), offset=offset)
 
 
+@known_arguments
 def Poisson(  # noqa: N802 - as in statsmodels
     endog: Any,
     exog: Any,
@@ -156,6 +161,7 @@ def Poisson(  # noqa: N802 - as in statsmodels
     return GLM(endog, exog, bounds, names, family=POISSON, offset=offset, exposure=exposure)
 
 
+@known_arguments
 def NegativeBinomial(  # noqa: N802 - as in statsmodels
     endog: Any,
     exog: Any,
@@ -195,6 +201,7 @@ def NegativeBinomial(  # noqa: N802 - as in statsmodels
     return GLM(endog, exog, bounds, names, family=law, offset=offset, exposure=exposure)
 
 
+@known_arguments
 def GLM(  # noqa: N802 - as in statsmodels
     endog: Any,
     exog: Any,

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger
-from dpstats.design import Design
-from dpstats.errors import DataError, OptionError, given, is_whole
-from dpstats.privacy import Central, Federated, LabelOnly, Local, Privacy
+from dpstats.design import Design, Source
+from dpstats.errors import DataError, OptionError, TrustError, given, is_whole
+from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 
 __all__ = [
     "check_names",
@@ -20,6 +20,7 @@ __all__ = [
     "checked_count",
     "checked_sparsity",
     "guessed_rows",
+    "number_of_rows",
     "public_covariates",
 ]
 
@@ -135,6 +136,50 @@ def guessed_rows(privacy: Privacy) -> int:
             "unit. Give a public guess for planning: Central(..., rows=20_000)."
         )
     return int(rows)
+
+
+def number_of_rows(
+    privacy: Privacy, design: Design, source: Source | None, n: int | None, announced: bool
+) -> int:
+    """Public row count, or the public guess where the number of rows is private.
+
+    Parameters
+    ----------
+    privacy, design
+        What is asked for, and of what.
+    source : Source, optional
+        The rows, where there is a table.
+    n : int, optional
+        As the user gave it, to plan without one.
+    announced : bool
+        Whether the rows come in batches, which say themselves where `n` is another number.
+
+    Raises
+    ------
+    TrustError, OptionError, DataError
+        If a unit may have several rows where there is no curator; if nobody said how many rows
+        there are, or two numbers of them; if there are none, or delta is not small beside them.
+    """
+    several = design.schema is not None and design.schema.unit is not None
+    if several and not isinstance(privacy, Central):
+        raise TrustError(
+            f"Under {privacy.trust!r} trust the unit of privacy is one record: declare the "
+            "schema without unit=..., and let every person send one record."
+        )
+    private = several or privacy.neighbors is Neighbors.ADD_REMOVE
+    found = guessed_rows(privacy) if private else n if source is None else len(source)
+    if found is None:
+        raise OptionError("No table and no row count: give data=... or n=...")
+    if not (private or announced) and n not in (None, found):
+        raise OptionError(
+            f"n={n:,} and a table of {found:,} rows: n= is for planning without a table; leave it "
+            "out."
+        )
+    if found < 1:
+        raise DataError("The table has no rows: at least one is needed.")
+    if not isinstance(privacy, Federated):
+        privacy.check_delta(found)
+    return found
 
 
 def public_covariates(design: Design, privacy: Privacy, public: Any) -> NDArray[np.float64]:

@@ -8,12 +8,14 @@ from dpstats.families import POISSON, RELEASED
 from dpstats.families import family as family_of
 from dpstats.models.model import Model
 from dpstats.models.recipes import Formula, required, table_of, variables
+from dpstats.models.unbuilt import known_arguments
 from dpstats.schema import Schema
 from dpstats.tables.engines import Dask
 
 __all__ = ["negativebinomial", "poisson"]
 
 
+@known_arguments
 def poisson(
     formula: str,
     data: Any = None,
@@ -64,6 +66,7 @@ def poisson(
     return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing)
 
 
+@known_arguments
 def negativebinomial(
     formula: str,
     data: Any = None,

@@ -10,6 +10,7 @@ from dpstats.errors import OptionError, need_names
 from dpstats.mechanisms.noise import Noise
 from dpstats.models.model import Model
 from dpstats.models.recipes import of_columns, required
+from dpstats.models.unbuilt import known_arguments
 from dpstats.privacy import Central
 from dpstats.results.data_check import CheckResults
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
@@ -19,6 +20,7 @@ from dpstats.tables.streams import stream_of
 __all__ = ["check", "check_model"]
 
 
+@known_arguments
 def check(
     data: Any,
     schema: Schema,

@@ -10,6 +10,7 @@ from dpstats.errors import OptionError, need_names
 from dpstats.mechanisms.noise import Noise
 from dpstats.models.model import Model
 from dpstats.models.recipes import of_numbers, required
+from dpstats.models.unbuilt import known_arguments
 from dpstats.privacy import Central
 from dpstats.results.descriptive import DescribeResults
 from dpstats.schema import Numeric, Schema
@@ -19,6 +20,7 @@ from dpstats.tables.streams import stream_of
 __all__ = ["describe", "describe_model"]
 
 
+@known_arguments
 def describe(
     data: Any,
     schema: Schema,

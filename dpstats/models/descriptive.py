@@ -12,6 +12,7 @@ from dpstats.models import recipes, regressions
 from dpstats.models.describing import describe, describe_model
 from dpstats.models.model import Model
 from dpstats.models.recipes import Formula, level_term, of_columns, of_numbers, required
+from dpstats.models.unbuilt import known_arguments
 from dpstats.schema import Boolean, Categorical, Schema
 from dpstats.tables.engines import Dask, placed
 
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 
+@known_arguments
 def quantile(
     column: str,
     data: Any = None,
@@ -80,6 +82,7 @@ def quantile(
     return Model("quantile", recipe, data, n, {"q": list(levels)})
 
 
+@known_arguments
 def mean(
     formula: str,
     data: Any = None,
@@ -140,6 +143,7 @@ def _one_column(formula: str, schema: Schema | None, asked: str) -> str:
     return recipes.unquoted(column, schema)
 
 
+@known_arguments
 def corr(
     columns: Sequence[str],
     data: Any = None,
@@ -179,6 +183,7 @@ def corr(
     return Model("corr", of_numbers(columns, data, schema), data, n)
 
 
+@known_arguments
 def crosstab(
     index: str,
     columns: str,
@@ -219,6 +224,7 @@ def crosstab(
     return Model("crosstab", recipe, data, n, {"columns": names})
 
 
+@known_arguments
 def variance(
     column: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
 ) -> Model:
@@ -236,6 +242,7 @@ def variance(
     return Model("variance", of_numbers([column], data, schema), data, n)
 
 
+@known_arguments
 def ttest(
     formula: str,
     data: Any = None,
@@ -304,6 +311,7 @@ def _grouped(
     return recipe, data, n, {"columns": [column, by]}
 
 
+@known_arguments
 def histogram(
     column: str,
     data: Any = None,
@@ -351,6 +359,7 @@ def histogram(
     return model
 
 
+@known_arguments
 def proportion(
     column: str,
     data: Any = None,

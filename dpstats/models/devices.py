@@ -23,13 +23,7 @@ from numpy.typing import NDArray
 from dpstats import estimators
 from dpstats.channels import channel
 from dpstats.design import Design, design_from_dict
-from dpstats.errors import (
-    DataError,
-    DPStatsError,
-    OptionError,
-    PlanError,
-    need_path,
-)
+from dpstats.errors import DataError, DPStatsError, OptionError, PlanError, need_path
 from dpstats.holders.collector import MessageCollector, ReceivedMessages
 from dpstats.holders.device import Device, count_of
 from dpstats.holders.wire import HEADER_BYTES

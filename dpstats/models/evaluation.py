@@ -11,6 +11,7 @@ from dpstats.errors import OptionError, TrustError
 from dpstats.families import BINOMIAL, GAUSSIAN
 from dpstats.mechanisms.noise import Noise
 from dpstats.models.model import Model
+from dpstats.models.unbuilt import known_arguments
 from dpstats.privacy import Central
 from dpstats.results.evaluation import ClassificationResults, PredictionErrorResults
 from dpstats.results.regression import RegressionResults
@@ -37,6 +38,7 @@ class _EvaluationRecipe:
         raise TrustError("Rows of an evaluation are private in all columns: ask for Central.")
 
 
+@known_arguments
 def evaluate(
     fit: RegressionResults,
     data: Any,

@@ -28,7 +28,11 @@ def check_missing(model: str, missing: Any) -> str:
         If there is no such way, or not for this model.
     """
     if not isinstance(missing, str) or missing not in _WAYS:
-        raise OptionError(f"missing={given(missing)}: allowed are 'complete' and 'em'.")
+        raise OptionError(
+            f"missing={given(missing)}: allowed are 'complete' and 'em'. With 'complete', the "
+            "default, rows that miss a value count as nothing, as with 'drop' elsewhere; that "
+            "there are any is private, so that none are refused."
+        )
     if missing == EM and model != "ols":
         raise OptionError(
             f"missing='em' is for ols, and not for {model!r}: rows are completed by averages, at "

@@ -20,6 +20,7 @@ from dpstats.errors import (
 )
 from dpstats.models.model import Model
 from dpstats.models.recipes import Formula, check_numbers, required, term
+from dpstats.models.unbuilt import known_arguments
 from dpstats.schema import Numeric, Schema
 from dpstats.tables.engines import Dask, placed
 
@@ -28,6 +29,7 @@ __all__ = ["gaussian_mixture", "mixture_ols"]
 _SYMMETRIC_SHAPES = ("full", "spherical")  # what may be said of the covariance sigma^2 I
 
 
+@known_arguments
 def gaussian_mixture(
     formula: str | Sequence[str],
     data: Any = None,
@@ -103,6 +105,7 @@ def gaussian_mixture(
     return model
 
 
+@known_arguments
 def mixture_ols(
     formula: str,
     data: Any = None,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dpstats import estimators, federated
 from dpstats.accounting import Ledger
-from dpstats.design import Design, PublicDesign, Source
+from dpstats.design import Design, PublicDesign
 from dpstats.errors import (
     DataError,
     FormulaError,
@@ -34,13 +34,14 @@ from dpstats.models.checks import (
     check_privacy,
     checked_count,
     checked_sparsity,
-    guessed_rows,
+    number_of_rows,
     public_covariates,
 )
 from dpstats.models.missing import check_missing, completing, taken_share, with_gaps
 from dpstats.models.public_side import PublicSide
 from dpstats.models.recipes import Recipe
-from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
+from dpstats.models.unbuilt import refuse_foreign
+from dpstats.privacy import Federated, LabelOnly, Local, Privacy
 from dpstats.protocol import Estimator, Options, Plan
 from dpstats.results import Released as Results
 from dpstats.results.warned import warned_of
@@ -347,6 +348,7 @@ class Model:
         noise: Noise | None = None,
     ) -> tuple[Question, list[Site]]:
         """What is asked of sites, and these, in this process."""
+        refuse_foreign(options)
         method = completing(self._missing, privacy, method, options)
         estimators.find(self.kind, privacy)  # it says so if sites are not asked for this
         if not isinstance(self._data, Sites):
@@ -378,6 +380,7 @@ class Model:
         scratch: Scratch = None,
     ) -> door.PreparedFit:
         """Everything that is known before the ledger is charged; each of it is made once."""
+        refuse_foreign(options)
         if sparsity is not None and self._selecting is not None:
             other = self._selecting()
             other._expected = self._expected
@@ -395,7 +398,7 @@ class Model:
         streams = isinstance(self._data, Stream) and not isinstance(privacy, LabelOnly)
         reading = Reading(self._data) if streams else None
         source = design.source(self._data if reading is None else reading) if reads else None
-        n = self._rows(privacy, design, source)
+        n = number_of_rows(privacy, design, source, self._n, isinstance(self._data, Stream))
         rows = None if public is None else public_covariates(design, privacy, public)
         if rows is not None:
             options = {**options, "public_rows": len(rows)}
@@ -429,34 +432,3 @@ class Model:
             if min(plan.predicted_error, 1.0) < max(min(selecting.predicted_error, 1.0), _USEFUL):
                 return usual, plan
         return other, selecting
-
-    def _rows(self, privacy: Privacy, design: Design, source: Source | None) -> int:
-        """Public row count, or the public guess where the number of rows is private."""
-        several = design.schema is not None and design.schema.unit is not None
-        if several and not isinstance(privacy, Central):
-            raise TrustError(
-                f"Under {privacy.trust!r} trust the unit of privacy is one record: declare the "
-                "schema without unit=..., and let every person send one record."
-            )
-        if several or privacy.neighbors is Neighbors.ADD_REMOVE:
-            n = guessed_rows(privacy)
-        else:
-            n = self._counted(source)
-        if n < 1:
-            raise DataError("The table has no rows: at least one is needed.")
-        if not isinstance(privacy, Federated):
-            privacy.check_delta(n)
-        return n
-
-    def _counted(self, source: Source | None) -> int:
-        if source is None:
-            if self._n is None:
-                raise OptionError("No table and no row count: give data=... or n=...")
-            return self._n
-        announced = isinstance(self._data, Stream)  # which says itself where n= is another number
-        if self._n not in (None, len(source)) and not announced:
-            raise OptionError(
-                f"n={self._n:,} and a table of {len(source):,} rows: n= is for planning without a "
-                "table; leave it out."
-            )
-        return len(source)

@@ -10,6 +10,7 @@ from dpstats.estimators.central.range import ENDS, MAPPED
 from dpstats.mechanisms.noise import Noise
 from dpstats.models.model import Model
 from dpstats.models.recipes import Formula, of_columns, quoted, required
+from dpstats.models.unbuilt import known_arguments
 from dpstats.privacy import Central
 from dpstats.results.ranges import ScalesResults
 from dpstats.schema import Numeric, Schema
@@ -20,6 +21,7 @@ from dpstats.text import outward
 __all__ = ["private_range", "private_ranges"]
 
 
+@known_arguments
 def private_range(
     column: str,
     data: Any,
@@ -90,6 +92,7 @@ def range_model(column: str, data: Any, unit: str | None, max_rows: int | None) 
     return Model("range", Formula(MAPPED.format(quoted(column)), schema, label=column), data)
 
 
+@known_arguments
 def private_ranges(
     data: Any,
     schema: Schema,

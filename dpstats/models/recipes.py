@@ -297,5 +297,5 @@ def variables(*texts: str | None) -> dict[str, Any]:
                 f"{given(text)}: a formula is a text, such as 'y ~ x', and offset= and exposure= "
                 "are names of declared columns."
             )
-    frame = sys._getframe(2)
+    frame = sys._getframe(3)  # of the model's function, `known_arguments` around it, the caller
     return captured(" ".join(filter(None, texts)), {**frame.f_globals, **frame.f_locals})

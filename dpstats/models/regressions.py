@@ -20,12 +20,14 @@ from dpstats.models.recipes import (
     unquoted,
     variables,
 )
+from dpstats.models.unbuilt import known_arguments
 from dpstats.schema import Schema
 from dpstats.tables.engines import Dask
 
 __all__ = ["Model", "glm", "logit", "mean", "mnlogit", "ols", "probit", "quantreg"]
 
 
+@known_arguments
 def ols(
     formula: str,
     data: Any = None,
@@ -103,6 +105,7 @@ def ols(
     return Model("ols", recipe, table_of(data, sites, engine), n, missing=missing)
 
 
+@known_arguments
 def logit(
     formula: str,
     data: Any = None,
@@ -165,6 +168,7 @@ def logit(
     return Model("logit", recipe, table_of(data, sites, engine), n, missing=missing)
 
 
+@known_arguments
 def glm(
     formula: str,
     data: Any = None,
@@ -258,6 +262,7 @@ def glm(
     return Model(KINDS.get(law, "glm"), recipe, table_of(data, sites, engine), n, missing=missing)
 
 
+@known_arguments
 def probit(
     formula: str,
     data: Any = None,
@@ -305,6 +310,7 @@ def probit(
     return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing)
 
 
+@known_arguments
 def mnlogit(
     formula: str,
     data: Any = None,
@@ -359,6 +365,7 @@ def mnlogit(
     return Model("mnlogit", recipe, table_of(data, None, engine), n, missing=missing)
 
 
+@known_arguments
 def quantreg(
     formula: str,
     data: Any = None,
@@ -427,10 +434,7 @@ def mean(
     sites: str | None = None,
     engine: Dask | None = None,
 ) -> Model:
-    """Mean of one column, ``mean("y")`` or ``mean("y ~ 1")``.
-
-    Parameters and errors are those of `ols`.
-    """
+    """Mean of one column, ``mean("y")`` or ``mean("y ~ 1")``; parameters as of `ols`."""
     need_text(formula=formula)
     name = formula.strip()
     alone = name in required(schema)  # a column of any name, such as one that holds a space

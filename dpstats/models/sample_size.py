@@ -15,6 +15,7 @@ from dpstats.errors import FeasibilityWarning, OptionError, among, given, is_num
 from dpstats.estimators.guesses import round_up
 from dpstats.models.checks import checked_count
 from dpstats.models.model import Model
+from dpstats.models.unbuilt import known_arguments
 from dpstats.privacy import Central, LabelOnly, Neighbors, Privacy
 from dpstats.protocol import Plan
 from dpstats.results.inference import normal_quantile
@@ -36,6 +37,7 @@ _CLOSE = 1.01  # the answer is rounded up to two digits anyway
 Effect = float | Mapping[str, float]
 
 
+@known_arguments
 def power(
     model: Model,
     privacy: Privacy,
@@ -119,6 +121,7 @@ def power(
     return pd.Series(found, index=list(named), name="power")
 
 
+@known_arguments
 def sample_size(
     model: Model,
     privacy: Privacy,

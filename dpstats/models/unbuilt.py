@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["not_in_this_release"]
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+from dpstats.errors import OptionError, given, nearest
+
+__all__ = ["ARGUMENTS", "known_arguments", "not_in_this_release", "refuse_foreign"]
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
 
 _MNLOGIT = "dp.logit is for a response of two levels, dp.mnlogit for several without an order"
 _NO_INSTRUMENTS = "no estimator with instruments is there"
@@ -67,3 +77,98 @@ def not_in_this_release(name: str) -> AttributeError:
             "dpstats.methods() lists what can be fitted."
         )
     return AttributeError(f"module 'dpstats' has no attribute {name!r}")
+
+
+_CLUSTERED = 'declare it, Schema(..., unit="person", max_rows=5): errors are clustered by it'
+_FIXED = "steps are fixed before a row is read: when a fit has converged is private"
+_GAPS = "rows that miss a value are left out, or see missing="
+_LATER = "give it to fit: dp.ols(...).fit(dp.Central(epsilon=1.0, delta=1e-7), ledger)"
+_SELECTING = "fit(sparsity=10) selects columns; there is no ridge"
+_RANDOM = "noise is of the system's entropy; for simulation fit(..., noise=dp.SeededNoise(1))"
+
+# Arguments of statsmodels, pyfixest, pandas and scipy, and what to write instead.
+ARGUMENTS: Mapping[str, str] = {
+    "freq_weights": 'weights="w", weight_type="frequency", a declared column',
+    "var_weights": 'weights="w", a declared column',
+    "weights_type": "weight_type=",
+    "offset": 'dp.glm(..., family="gaussian", offset="x"); logit, poisson and others take it',
+    "exposure": "dp.poisson, dp.negativebinomial and dp.glm take it",
+    "vcov": "nothing: errors are HC1, or clustered by the unit that the schema declares",
+    "cov_kwds": _CLUSTERED,
+    "groups": _CLUSTERED,
+    "cluster": _CLUSTERED,
+    "use_t": "nothing: tests are normal; fit.f_test(...) refers to F",
+    "hasconst": 'nothing: there is an intercept unless the formula says "- 1"',
+    "drop_cols": 'leave them out of the formula, "y ~ . - x"',
+    "eval_env": "nothing: formulas name declared columns",
+    "fixef": 'dp.ols("y ~ x | g", ...)',
+    "fml": "formula=",
+    "df": "data=",
+    "na_action": _GAPS,
+    "nan_policy": _GAPS,
+    "dropna": _GAPS,
+    "start_params": "guesses in the schema, Numeric(0, 70, center=40, scale=20)",
+    "maxiter": _FIXED,
+    "max_iter": _FIXED,
+    "tol": _FIXED,
+    "disp": "nothing: fit(..., progress=False) shows no bar",
+    "L1_wt": _SELECTING,
+    "regularized": _SELECTING,
+    "refit": 'fit(sparsity=10, inference="split")',
+    "random_state": _RANDOM,
+    "seed": _RANDOM,
+    "epsilon": _LATER,
+    "delta": _LATER,
+    "privacy": _LATER,
+    "ledger": _LATER,
+    "percentiles": 'dp.quantile("y", ..., q=[0.1, 0.9])',
+    "include": "columns=[...]",
+    "exclude": "columns=[...]",
+    "margins": "fit.counts(margins=True)",
+    "normalize": "fit.frame() has shares",
+    "equal_var": "nothing: Welch's test does not presume it",
+    "alternative": "nothing: tests are two-sided; fit.conf_int(alpha=0.1) has one-sided ends",
+}
+
+
+def known_arguments(function: Callable[Given, Made]) -> Callable[Given, Made]:
+    """The function, which answers arguments that it does not have in words.
+
+    Raises
+    ------
+    OptionError
+        Where Python would raise a TypeError: of an unknown, missing or doubled argument.
+    """
+    signature = inspect.signature(function)
+    names = signature.parameters
+    more = any(each.kind is each.VAR_KEYWORD for each in names.values())
+
+    @functools.wraps(function)
+    def checked(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+        if unknown := [name for name in kwargs if name not in names and not more]:
+            raise _unknown(function.__name__, unknown[0], names)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            takes = ", ".join(names)
+            raise OptionError(f"{function.__name__}: {error}. It takes {takes}.") from None
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def refuse_foreign(options: Mapping[str, Any]) -> None:
+    """Refuse options of a fit that no method has, and other packages do.
+
+    Raises
+    ------
+    OptionError
+    """
+    for name in options:
+        if name in ARGUMENTS:
+            raise _unknown("fit", name, ())
+
+
+def _unknown(asked: str, name: str, known: Collection[str]) -> OptionError:
+    instead = f" Instead: {ARGUMENTS[name]}." if name in ARGUMENTS else nearest(name, known)
+    return OptionError(f"{asked}({name}=...): there is no argument {given(name)}.{instead}")

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import (
-    ExtrapolationWarning,
-    OptionError,
-    need_flag,
-)
+from dpstats.errors import ExtrapolationWarning, OptionError, need_flag
 from dpstats.protocol.levels import LevelsEstimate
 from dpstats.results.effects import Chances, MarginalEffects, in_coefficients, marginal_effects
 from dpstats.results.inference import interval

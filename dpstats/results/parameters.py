@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import (
-    OptionError,
-    given,
-    is_whole,
-    need_flag,
-    need_text,
-)
+from dpstats.errors import OptionError, given, is_whole, need_flag, need_text
 from dpstats.outputs import HTML, LATEX, MARKDOWN, FilePath
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.results import summary

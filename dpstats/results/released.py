@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpstats import version
 from dpstats.design import Design, design_from_dict
-from dpstats.errors import (
-    OptionError,
-    among,
-    given,
-    need_path,
-)
+from dpstats.errors import OptionError, among, given, need_path
 from dpstats.outputs import FilePath, json_kind, write_output
 from dpstats.privacy import NOT_PRIVATE, SIMULATED, Neighbors
 from dpstats.results import archive

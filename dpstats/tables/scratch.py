@@ -16,11 +16,7 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import (
-    DataError,
-    OptionError,
-    need_path,
-)
+from dpstats.errors import DataError, OptionError, need_path
 
 __all__ = [
     "CHARGED",
