@@ -12,7 +12,7 @@ from dpstats.design.blocks import TermColumns, starts
 from dpstats.design.public import varied_rows
 from dpstats.schema import Schema
 
-__all__ = ["dependent", "independent"]
+__all__ = ["dependent", "independent", "of_one_column"]
 
 Float = NDArray[np.float64]
 
@@ -44,6 +44,26 @@ def independent(
     places = [j for j, block in _columns(blocks) if any(block is other for other in tested)]
     blocks, more = _dropping(blocks, {places[j]: why for j, why in found.items()})
     return blocks, notes + more
+
+
+def of_one_column(blocks: Sequence[TermColumns]) -> list[str]:
+    """A sentence for each Boolean that is one column where statsmodels makes two.
+
+    It does where nothing else spans the column that is left if the Boolean is taken out.
+    """
+    there = [frozenset(factor.expression.columns for factor in b.factors) for b in blocks]
+    spanned = any(_spans_constant(b) for b in blocks)
+    notes = []
+    for block, columns in zip(blocks, there, strict=True):
+        for factor in block.factors:
+            rest = columns - {factor.expression.columns}
+            plain = factor.dummy and factor.coding is None
+            if plain and rest not in there and not (spanned and not rest):
+                notes.append(
+                    f"{block.term or block.names[0]} is 0 where its Boolean is false; statsmodels "
+                    "would add columns for that: write C(...) of the Boolean to have them"
+                )
+    return list(dict.fromkeys(notes))
 
 
 def _columns(blocks: Sequence[TermColumns]) -> Iterator[tuple[int, TermColumns]]:

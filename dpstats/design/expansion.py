@@ -67,7 +67,7 @@ def expansion(written: Written, text: str, columns: int = 1) -> Expansion:
     except (IndexError, KeyError, ValueError):
         raise FormulaError(
             f"Formula {written.shown!r} cannot be parsed: an operator or a bracket lacks what "
-            "belongs to it, or is none of formulas."
+            "belongs to it."
         ) from None
 
 
@@ -107,7 +107,13 @@ def _in_order(written: Written, tokens: Iterable[Any], columns: int) -> Iterator
 
 
 def _symbols(text: str) -> Iterable[str]:
-    return [text] if text in _BINDS else text
+    for symbol in (found := [text] if text in _BINDS else list(text)):
+        if symbol not in {*_BINDS, "|"}:
+            raise FormulaError(
+                f"{symbol!r} (U+{ord(symbol[0]):04X}) is no operator of formulas; a name that "
+                "holds it is written in backticks, `like this`."
+            )
+    return found
 
 
 def _written_out(parts: Iterable[_Size | str]) -> Expansion:
