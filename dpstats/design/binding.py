@@ -22,7 +22,7 @@ from dpstats.design.arrays import (
     shortest,
 )
 from dpstats.design.blocks import TermColumns, check_representable, guessed
-from dpstats.design.collinear import independent, of_one_column
+from dpstats.design.collinear import independent
 from dpstats.design.facts import Design
 from dpstats.design.filling import layout_of
 from dpstats.design.formulas import read_formula
@@ -399,7 +399,6 @@ def _assemble(
     if known is not None and endog is not None and family == GAUSSIAN:
         endog = endog.minus(known)
     check_representable(blocks)
-    one = of_one_column(blocks)
     blocks, notes = independent(blocks, schema, recipe.get("formula", ""))
     names = tuple(name for block in blocks for name in block.names)
     twice = [name for name, times in Counter(names).items() if times > 1]
@@ -437,7 +436,7 @@ def _assemble(
         norm_bound=norm_bound_of(blocks, bounds, standardization) * root,
         standardization=standardization,
         columns=() if schema is None else tuple(dict.fromkeys((*layout.columns, *unit))),
-        notes=(*notes, *one),
+        notes=tuple(notes),
         _layout=layout,
         _known=known,
         _unscaled=tuple(unscaled),

@@ -25,7 +25,7 @@ _SIZES = {"poly": ("degree",), "bs": ("df", "knots", "degree")}
 _SIZES |= dict.fromkeys(("cr", "cs", "cc"), ("df", "knots"))
 
 
-class _Size(NamedTuple):
+class _Operand(NamedTuple):
     """Of what an operator joins: terms, factors of its largest and of all, and what a power is."""
 
     terms: int
@@ -71,7 +71,7 @@ def expansion(written: Written, text: str, columns: int = 1) -> Expansion:
         ) from None
 
 
-def _in_order(written: Written, tokens: Iterable[Any], columns: int) -> Iterator[_Size | str]:
+def _in_order(written: Written, tokens: Iterable[Any], columns: int) -> Iterator[_Operand | str]:
     """Operands, and operators after them (the shunting-yard algorithm)."""
     waiting, operand = list[str](), True
     for token in tokens:
@@ -87,7 +87,7 @@ def _in_order(written: Written, tokens: Iterable[Any], columns: int) -> Iterator
             if kind == "PYTHON":
                 count = check_term(written, text)
             number = int(text) if text.isdecimal() and len(text) < 6 else math.inf
-            yield _Size(count, min(count, 1), count, number)
+            yield _Operand(count, min(count, 1), count, number)
         for symbol in _symbols(text) if kind == "OPERATOR" and text != "." else ():
             if operand and symbol in "+-":
                 continue
@@ -97,7 +97,7 @@ def _in_order(written: Written, tokens: Iterable[Any], columns: int) -> Iterator
                     "are needed."
                 )
             if operand:  # as in "~ x"
-                yield _Size(0, 0, 0)
+                yield _Operand(0, 0, 0)
             while waiting and waiting[-1] != "(" and _BINDS[waiting[-1]] >= _BINDS[symbol]:
                 yield waiting.pop()
             waiting.append(symbol)
@@ -116,10 +116,10 @@ def _symbols(text: str) -> Iterable[str]:
     return found
 
 
-def _written_out(parts: Iterable[_Size | str]) -> Expansion:
-    sizes, products, highest = list[_Size](), 0.0, 0.0
+def _written_out(parts: Iterable[_Operand | str]) -> Expansion:
+    sizes, products, highest = list[_Operand](), 0.0, 0.0
     for part in parts:
-        if isinstance(part, _Size):
+        if isinstance(part, _Operand):
             sizes.append(part)
             continue
         right, left = sizes.pop(), sizes.pop()
@@ -139,7 +139,7 @@ def _written_out(parts: Iterable[_Size | str]) -> Expansion:
             terms = left.terms * right.terms
         else:
             terms, degree = left.terms + right.terms, max(left.degree, right.degree)
-        sizes.append(_Size(min(terms, LARGEST), degree, factors))
+        sizes.append(_Operand(min(terms, LARGEST), degree, factors))
     (whole,) = sizes
     return Expansion(whole.terms, whole.degree, highest, products)
 

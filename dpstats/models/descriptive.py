@@ -207,11 +207,10 @@ def mean(
     data = placed(data, engine)
     need_text(formula=formula)
     column, right = sides(formula)
-    if not column or formula in required(schema):
-        column, right = formula, ""
-    if right not in ("", "1"):
+    alone = not column or formula in required(schema)
+    if not alone and right not in ("", "1"):
         raise OptionError(f'mean({formula!r}): write mean("y") or mean("y ~ 1").')
-    name = recipes.unquoted(column, schema)
+    name = recipes.unquoted(formula if alone else column, schema)
     return Model("group means", *_grouped(name, by, data, schema, n), missing=missing)
 
 
