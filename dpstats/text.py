@@ -172,8 +172,13 @@ def _difference(name: str, other: str) -> str:
     if _folded(name) != _folded(other):
         return ""
     if name.strip() == other.strip():
-        before, after = len(other) - len(other.lstrip()), len(other) - len(other.rstrip())
-        return f", with {before} spaces at its beginning and {after} at its end"
+        start, end = len(other) - len(other.lstrip()), len(other) - len(other.rstrip())
+        ends = [
+            f"{'a space' if k == 1 else f'{k} spaces'} at its {where}"
+            for k, where in ((start, "beginning"), (end, "end"))
+            if k
+        ]
+        return f", with {' and '.join(ends) or 'no space at its ends'}"
     if unicodedata.normalize("NFKC", name) == unicodedata.normalize("NFKC", other):
         return f", of the characters {_points(other)} and not {_points(name)}"
     same = unicodedata.normalize("NFKC", name.casefold()) == unicodedata.normalize(

@@ -31,11 +31,13 @@ def independent(
     blocks : list of TermColumns
         What remains.
     notes : list of str
-        One sentence for each column dropped.
+        One sentence for each column dropped, or that statsmodels makes more columns of.
     """
+    several = _of_one_column(blocks)
     blocks, notes = _dropping(blocks, _constants(blocks))
     if schema is None:
         return blocks, notes
+    notes += several
     tested = _entangled(blocks)
     width = sum(len(block.names) for block in tested)
     if width > _TESTED:
@@ -44,6 +46,25 @@ def independent(
     places = [j for j, block in _columns(blocks) if any(block is other for other in tested)]
     blocks, more = _dropping(blocks, {places[j]: why for j, why in found.items()})
     return blocks, notes + more
+
+
+def _of_one_column(blocks: Sequence[TermColumns]) -> list[str]:
+    """A sentence for each Boolean that is one column where statsmodels makes two.
+
+    It does where nothing else spans the column that is left if the Boolean is taken out.
+    """
+    there = [frozenset(factor.expression.columns for factor in b.factors) for b in blocks]
+    notes = []
+    for block, columns in zip(blocks, there, strict=True):
+        for factor in block.factors:
+            rest = columns - {factor.expression.columns}
+            plain = factor.dummy and factor.coding is None
+            if plain and rest not in there and (rest or not any(map(_spans_constant, blocks))):
+                notes.append(
+                    f"{block.term or block.names[0]} is 0 where its Boolean is false; statsmodels "
+                    "would add columns for that: write C(...) of the Boolean to have them"
+                )
+    return list(dict.fromkeys(notes))
 
 
 def _columns(blocks: Sequence[TermColumns]) -> Iterator[tuple[int, TermColumns]]:
@@ -98,6 +119,9 @@ def _spans_constant(block: TermColumns) -> bool:
     if len(block.factors) != 1 or block.factors[0].coding is None:
         return False
     coding = block.factors[0].coding
+    total = coding.sum(axis=1)
+    if (total == total[0]).all() and total[0] != 0:  # at once, however many levels there are
+        return True
     ones = np.ones(len(coding))
     return bool(np.allclose(coding @ np.linalg.lstsq(coding, ones, rcond=None)[0], ones))
 

@@ -59,7 +59,7 @@ def mistake_in(node: ast.expr, levels: Sequence[Any]) -> tuple[str, str] | None:
     usage = f"{name}({', '.join(f'{option}=...' for option in options)})" if options else name
     unknown = [str(k.arg) for k in node.keywords if k.arg not in options]
     if len(node.args) > len(options) or unknown:
-        takes = f"takes {', '.join(options)}" if options else "takes no arguments"
+        takes = f"takes {', '.join(options)} alone" if options else "takes no arguments"
         order = "; which level comes last, and is left out, is the schema's order"
         return f"{name} {takes}{order if name.lower().endswith('sum') else ''}", usage
     given = dict(zip(options, node.args, strict=False))
@@ -85,7 +85,7 @@ def _wrong(option: str, value: Any, levels: Sequence[Any]) -> tuple[str, str] | 
             return None
         shown = ", ".join(map(repr, levels[:_SHOWN])) + (", ..." if len(levels) > _SHOWN else "")
         alike = look_alike(str(value), map(str, levels))
-        return f"is none of the declared levels {shown}{alike and f'. {alike}'}", repr(levels[0])
+        return f"is none of the declared levels {shown}{alike and f' ({alike})'}", repr(levels[0])
     if option == "scores":
         numbers = value if isinstance(value, (list, tuple)) else ()
         sound = all(isinstance(v, (int, float)) and abs(v) < 1e100 for v in numbers)

@@ -25,7 +25,7 @@ _SIZES = {"poly": ("degree",), "bs": ("df", "knots", "degree")}
 _SIZES |= dict.fromkeys(("cr", "cs", "cc"), ("df", "knots"))
 
 
-class _Size(NamedTuple):
+class _Operand(NamedTuple):
     """Of what an operator joins: terms, factors of its largest and of all, and what a power is."""
 
     terms: int
@@ -67,11 +67,11 @@ def expansion(written: Written, text: str, columns: int = 1) -> Expansion:
     except (IndexError, KeyError, ValueError):
         raise FormulaError(
             f"Formula {written.shown!r} cannot be parsed: an operator or a bracket lacks what "
-            "belongs to it, or is none of formulas."
+            "belongs to it."
         ) from None
 
 
-def _in_order(written: Written, tokens: Iterable[Any], columns: int) -> Iterator[_Size | str]:
+def _in_order(written: Written, tokens: Iterable[Any], columns: int) -> Iterator[_Operand | str]:
     """Operands, and operators after them (the shunting-yard algorithm)."""
     waiting, operand = list[str](), True
     for token in tokens:
@@ -87,7 +87,7 @@ def _in_order(written: Written, tokens: Iterable[Any], columns: int) -> Iterator
             if kind == "PYTHON":
                 count = check_term(written, text)
             number = int(text) if text.isdecimal() and len(text) < 6 else math.inf
-            yield _Size(count, min(count, 1), count, number)
+            yield _Operand(count, min(count, 1), count, number)
         for symbol in _symbols(text) if kind == "OPERATOR" and text != "." else ():
             if operand and symbol in "+-":
                 continue
@@ -97,7 +97,7 @@ def _in_order(written: Written, tokens: Iterable[Any], columns: int) -> Iterator
                     "are needed."
                 )
             if operand:  # as in "~ x"
-                yield _Size(0, 0, 0)
+                yield _Operand(0, 0, 0)
             while waiting and waiting[-1] != "(" and _BINDS[waiting[-1]] >= _BINDS[symbol]:
                 yield waiting.pop()
             waiting.append(symbol)
@@ -107,13 +107,19 @@ def _in_order(written: Written, tokens: Iterable[Any], columns: int) -> Iterator
 
 
 def _symbols(text: str) -> Iterable[str]:
-    return [text] if text in _BINDS else text
+    for symbol in (found := [text] if text in _BINDS else list(text)):
+        if symbol not in {*_BINDS, "|"}:
+            raise FormulaError(
+                f"{symbol!r} (U+{ord(symbol[0]):04X}) is no operator of formulas; a name that "
+                "holds it is written in backticks, `like this`."
+            )
+    return found
 
 
-def _written_out(parts: Iterable[_Size | str]) -> Expansion:
-    sizes, products, highest = list[_Size](), 0.0, 0.0
+def _written_out(parts: Iterable[_Operand | str]) -> Expansion:
+    sizes, products, highest = list[_Operand](), 0.0, 0.0
     for part in parts:
-        if isinstance(part, _Size):
+        if isinstance(part, _Operand):
             sizes.append(part)
             continue
         right, left = sizes.pop(), sizes.pop()
@@ -133,7 +139,7 @@ def _written_out(parts: Iterable[_Size | str]) -> Expansion:
             terms = left.terms * right.terms
         else:
             terms, degree = left.terms + right.terms, max(left.degree, right.degree)
-        sizes.append(_Size(min(terms, LARGEST), degree, factors))
+        sizes.append(_Operand(min(terms, LARGEST), degree, factors))
     (whole,) = sizes
     return Expansion(whole.terms, whole.degree, highest, products)
 

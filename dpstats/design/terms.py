@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -350,7 +351,9 @@ class Terms:
 
     def _meant(self, name: str) -> str:
         alike = look_alike(name, self.schema)
-        return f" {alike}" if alike else ""
+        read = any(unicodedata.normalize("NFKC", other) == name for other in self.schema)
+        why = " Within a call Python reads such a letter as another one: write it in backticks."
+        return f" {alike}{why * read}" if alike else ""
 
     def _refused_syntax(self, node: ast.expr, text: str) -> NoReturn:
         if isinstance(node, ast.Subscript):

@@ -136,11 +136,10 @@ def _one_column(formula: str, schema: Schema | None, asked: str) -> str:
     """The column of ``"y"`` or ``"y ~ 1"``, whose groups are named apart, by ``by=``."""
     need_text(formula=formula)
     column, right = sides(formula)
-    if not column or formula in required(schema):
-        column, right = formula, ""
-    if right not in ("", "1"):
+    alone = not column or formula in required(schema)
+    if not alone and right not in ("", "1"):
         raise OptionError(f'{asked}({formula!r}, by=...): write {asked}("y", by="g").')
-    return recipes.unquoted(column, schema)
+    return recipes.unquoted(formula if alone else column, schema)
 
 
 @known_arguments

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpstats.errors import OptionError, given, is_number
 from dpstats.protocol.estimate import ParameterTable
+from dpstats.text import look_alike
 
 __all__ = [
     "Contrast",
@@ -166,17 +167,28 @@ def parse_constraints(
 
 def _parse_text(text: str, names: Sequence[str], left_out: Collection[str]) -> tuple[Array, Array]:
     # Names may hold commas, quotes, operators: each is replaced by an identifier, longest first.
-    mentioned = {*names, *(name for name in left_out if name in text)}
-    known = "|".join(re.escape(name) for name in sorted(mentioned, key=len, reverse=True)) or "(?!)"
     alias = {name: f"b{j}_" for j, name in enumerate(names)}
-    word = re.compile(rf"(?<![\w.])(?:{known})(?!\w)")
-    if unselected := [name for name in word.findall(text) if name not in alias]:
-        raise OptionError(
-            f"Hypothesis {given(text)}: column {unselected[0]!r} was not selected. Its coefficient "
-            "is 0 because it was left out, not because it was estimated so, and cannot be tested; "
-            f"the coefficients in the model are {', '.join(names)}."
-        )
-    plain = word.sub(lambda hit: alias[hit.group()], text)
+    mentioned = sorted({*names, *(name for name in left_out if name in text)}, key=len)[::-1]
+    words = re.compile("|".join([*map(_as_written, mentioned), r"(`[^`]*`)"]))
+
+    def replaced(hit: re.Match[str]) -> str:
+        if hit.lastindex == len(mentioned) + 1:
+            quoted = hit.group()[1:-1]
+            alike = look_alike(quoted, names)
+            raise OptionError(
+                f"Hypothesis {given(text)}: there is no coefficient {quoted!r}. "
+                f"{alike and alike + ' '}The coefficients are {', '.join(names)}."
+            )
+        name = mentioned[(hit.lastindex or 1) - 1]
+        if name not in alias:
+            raise OptionError(
+                f"Hypothesis {given(text)}: column {name!r} was not selected. Its coefficient is 0 "
+                "because it was left out, not because it was estimated so, and cannot be tested; "
+                f"the coefficients in the model are {', '.join(names)}."
+            )
+        return alias[name]
+
+    plain = words.sub(replaced, text)
     units = dict(zip(alias.values(), np.eye(len(names) + 1), strict=False))
     try:
         rows = np.array([_equation(part, units) for part in plain.split(",")])
@@ -186,6 +198,19 @@ def _parse_text(text: str, names: Sequence[str], left_out: Collection[str]) -> t
             f"'a = 0, b = 2 * c'; the coefficients are {', '.join(names)}."
         ) from None
     return rows[:, :-1], 0.0 - rows[:, -1]
+
+
+def _as_written(name: str) -> str:
+    """A pattern of a coefficient, with or without backticks; a number with them alone."""
+    parts = []
+    for part in name.split(":"):
+        base, bracket, rest = part.partition("[")
+        base = re.escape(base)
+        parts.append(f"(?:`{base}`|{base}){re.escape(bracket + rest)}")
+    whole = re.escape(name)
+    bare = [] if re.fullmatch(r"[0-9.]+", name) else [whole, ":".join(parts)]
+    forms = "|".join([f"`{whole}`", *bare])
+    return rf"(?<![\w.])({forms})(?!\w)"
 
 
 def _equation(text: str, units: dict[str, Array]) -> Array:
