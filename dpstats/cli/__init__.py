@@ -163,14 +163,24 @@ COMMANDS: dict[str, Command] = {
             {"type": number_or_edges},
         ),
     ),
-    **_statistic("proportion", "shares of the levels of a column", _LEVELS),
+    **_statistic(
+        "proportion",
+        "shares of the levels of a column",
+        _LEVELS,
+        Argument("--by", "shares within each of its groups"),
+    ),
     **_statistic(
         "crosstab",
         "contingency table of two columns",
         Argument("index", "column of levels: the rows of the table"),
         Argument("columns", "column of levels: the columns of the table"),
     ),
-    **_statistic("ttest", "compare two groups", Argument("formula", 'such as "y ~ g"')),
+    **_statistic(
+        "ttest",
+        "compare two groups",
+        Argument("formula", 'such as "y ~ g", or a column with --by'),
+        Argument("--by", "column of the two groups"),
+    ),
     **_statistic(
         "corr", "correlations of columns", Argument("columns", "two or more, numeric", _NAMES)
     ),

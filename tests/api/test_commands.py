@@ -203,6 +203,8 @@ STATISTICS: dict[str, tuple[list[str], Any]] = {
     "corr": (["x,y"], lambda df, s: dp.corr(["x", "y"], df, s)),
     "describe": (["--columns", "x,y"], lambda df, s: describe_model(df, s, ["x", "y"])),
     "check": (["--columns", "x,g"], lambda df, s: check_model(df, s, ["x", "g"])),
+    "proportion --by": (["g", "--by", "h"], lambda df, s: dp.proportion("g", df, s, by="h")),
+    "ttest --by": (["y", "--by", "g"], lambda df, s: dp.ttest("y", df, s, by="g")),
 }
 
 
@@ -214,7 +216,7 @@ def test_a_command_plans_and_fits_what_its_function_does(tmp_path: Path, command
     more = asked[len(first) :]
     files = [str(tmp_path / "data.csv"), "--schema", str(tmp_path / "schema.json")]
     out = ["--out", str(tmp_path / "out.json"), "--quiet"]
-    assert main([command, *first, *files, *BUDGET, *more, *out]) == 0
+    assert main([command.split()[0], *first, *files, *BUDGET, *more, *out]) == 0
     found, fit = dp.load(tmp_path / "out.json"), make(df, schema).fit(dp.Central(1.0, 1e-6))
     assert found.plan.parameters == fit.plan.parameters
     assert (found.plan.cost, found.plan.mechanisms) == (fit.plan.cost, fit.plan.mechanisms)
