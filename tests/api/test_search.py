@@ -150,7 +150,7 @@ def test_it_predicts_and_refuses_an_exact_score() -> None:
     assert made.predict_proba(X[:3]).shape == (3, 2)
     assert set(made.predict(X[:50])) <= {0, 1}
     assert 0.1 < -made.best_score_ < 0.3, "a Brier score"
-    assert made.results_.params.index[0] == "Intercept"
+    assert made.results_.params.index[-1] == "x2"
     with pytest.raises(PrivateQuantityError, match=r"dpstats\.evaluate"):
         made.score(X, event)
     assert not hasattr(search(), "predict_proba")

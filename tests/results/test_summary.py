@@ -32,7 +32,7 @@ SCREEN = [
     "Dep. Variable:",
     "No. Observations (public):",
     "Covariance Type: robust + privacy",
-    "[0.025 0.975] priv. share",
+    "P>|z| [0.025 0.975] priv.",
     "[0.025",
     "Privacy: (1, 1e-07)-differential privacy of one row; cost (0.9999, 1e-07)",
     "Trust model: central: one curator holds the rows",
@@ -104,7 +104,9 @@ def test_names_of_levels_are_wrapped_beside_their_numbers():
     fit, _ = make()
     level = "secondary school (general certificate)"
     names = ("Intercept", f"C(edu)[T.{level}]", "C(edu)[T.university]", "x", "z")
-    table = replace(fit.table, names=names, not_identified=(2,), testable=np.arange(5) != 2)
+    values, cov = np.array([1.0, -0.5, 0.25, 2.0, 3.0]), np.eye(5) / 100
+    known = {"values": values, "cov": cov, "cov_sampling": cov / 2, "not_identified": (2,)}
+    table = replace(fit.table, names=names, testable=np.arange(5) != 2, **known)
     fit.__dict__["table"] = table
     fit = fit._bounded()
     fit.__dict__["table"] = table
