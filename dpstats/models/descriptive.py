@@ -205,12 +205,12 @@ def mean(
     if sites is not None:
         raise OptionError("mean(..., by=...): sites= is for the mean of all rows.")
     data = placed(data, engine)
-    need_text(formula=formula)
+    need_text(formula=formula, by=by)
     column, right = sides(formula)
     alone = not column or formula in required(schema)
     if not alone and right not in ("", "1"):
         raise OptionError(f'mean({formula!r}): write mean("y") or mean("y ~ 1").')
-    name = recipes.unquoted(formula if alone else column, schema)
+    name, by = (recipes.unquoted(c, schema) for c in (formula if alone else column, by))
     return Model("group means", *_grouped(name, by, data, schema, n), missing=missing)
 
 
