@@ -128,18 +128,19 @@ def mean(
     if sites is not None:
         raise OptionError("mean(..., by=...): sites= is for the mean of all rows.")
     data = placed(data, engine)
-    name = _one_column(formula, schema, "mean")
-    return Model("group means", *_grouped(name, by, data, schema, n), missing=missing)
+    parts = _grouped(*_two_columns(formula, by, schema, "mean"), data, schema, n)
+    return Model("group means", *parts, missing=missing)
 
 
-def _one_column(formula: str, schema: Schema | None, asked: str) -> str:
-    """The column of ``"y"`` or ``"y ~ 1"``, whose groups are named apart, by ``by=``."""
-    need_text(formula=formula)
+def _two_columns(formula: str, by: str, schema: Schema | None, asked: str) -> tuple[str, str]:
+    """The column of ``"y"`` or ``"y ~ 1"``, and that of its groups, without backticks."""
+    need_text(formula=formula, by=by)
     column, right = sides(formula)
     alone = not column or formula in required(schema)
     if not alone and right not in ("", "1"):
         raise OptionError(f'{asked}({formula!r}, by=...): write {asked}("y", by="g").')
-    return recipes.unquoted(formula if alone else column, schema)
+    left = recipes.unquoted(formula if alone else column, schema)
+    return left, recipes.unquoted(by, schema)
 
 
 @known_arguments
@@ -288,7 +289,7 @@ def ttest(
             )
         left, right = (recipes.unquoted(side, schema) for side in (left, right))
     else:
-        left, right = _one_column(formula, schema, "ttest"), by
+        left, right = _two_columns(formula, by, schema, "ttest")
     parts = _grouped(left, right, data, schema, n)
     levels = getattr(required(schema)[right], "levels", ())
     if len(levels) != 2:
