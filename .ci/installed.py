@@ -82,6 +82,8 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "proportion": partial(fit, dp.proportion, "sick"),
     "histogram": partial(fit, dp.histogram, "y"),
     "describe": lambda: dp.describe(ROWS, SCHEMA, CENTRAL),
+    "group proportions": partial(fit, dp.proportion, "sick", by="group"),
+    "check": lambda: dp.check(ROWS, SCHEMA, CENTRAL),
     "crosstab": partial(fit, dp.crosstab, "group", "sick"),
     "group means": partial(fit, dp.mean, "y", by="group"),
     "corr": partial(fit, dp.corr, ["x", "y"]),
