@@ -102,6 +102,7 @@ MODELS: dict[str, Callable[[str], Any]] = {
 }
 CALLS: dict[str, Callable[[str, Any], Any]] = {
     "describe": lambda x, noise: dp.describe(table(x), of(x), PRIVACY, columns=[x], noise=noise),
+    "check": lambda x, noise: dp.check(table(x), of(x), PRIVACY, columns=[x], noise=noise),
     "private_range": lambda x, noise: dp.private_range(x, table(x), PRIVACY, noise=noise),
     "private_ranges": lambda x, noise: dp.private_ranges(table(x), of(x), PRIVACY, noise=noise),
 }
