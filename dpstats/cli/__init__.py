@@ -54,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except UnicodeEncodeError:
+        _tell("a name or title holds bytes that are no UTF-8 text, and cannot be shown.")
+        return 2
     except OSError as error:
         _tell(f"{given(error.filename)}: {error.strerror}.")
         return 2
