@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
-from dpstats.errors import DataError, OptionError, among, given
+from dpstats.errors import DataError, OptionError, among, given, need_whole
 
 __all__ = [
     "CSV",
@@ -86,6 +86,10 @@ class CSV:
         files of programs that quote cells which hold quotes, separators or line feeds (pandas,
         csv.writer, R's write.csv, Excel, databases). ``"lines"``: at every line feed; for all
         other files.
+    longest : int
+        Bytes that a record with line feeds in it may have, 1,000 to 2^30; 2^24 by default. A quote
+        that is still open after so many makes its line a row of missing values, and the next line
+        begins a record.
 
     Raises
     ------
@@ -106,7 +110,7 @@ class CSV:
     --------
     >>> import dpstats as dp
     >>> dp.CSV("clinic.csv", separator=";", decimal=",")  # no file is opened yet
-    CSV(data='clinic.csv', separator=';', decimal=',', records='quoted')
+    CSV(data='clinic.csv', separator=';', decimal=',', records='quoted', longest=16777216)
     """
 
     data: Any
@@ -114,6 +118,7 @@ class CSV:
     separator: str | None = None
     decimal: str = "."
     records: str = "quoted"
+    longest: int = 1 << 24
 
     def __post_init__(self) -> None:
         several = isinstance(self.data, (list, tuple)) and len(self.data) > 0
@@ -126,6 +131,7 @@ class CSV:
             _need_one_of(SEPARATORS, separator=self.separator)
         _need_one_of(_DECIMALS, decimal=self.decimal)
         _need_one_of(_RECORDS, records=self.records)
+        need_whole(1_000, 1 << 30, longest=self.longest)
 
     @property
     def path(self) -> Path:

@@ -24,15 +24,15 @@ starts the next scan at the next record, whatever this one held. By induction it
 that were written. So the number of rows does not depend on what records hold, and files that differ
 in one closed record make tables that differ in one row. A writer that quotes makes closed records
 of any cells, so nobody's cell moves another row. (Of records with line feeds in them, those of up
-to `LONGEST` bytes.)
+to the declared `CSV.longest` bytes.)
 
 **A line that leaves a quote open** is scanned on into the lines that follow. Let q be the first
 quote in them, pairs of adjacent quotes left aside. If q is followed by neither a separator nor the
-end of a line, or is not found within `LONGEST` bytes, no record can start with that line. It is
+end of a line, or is not found within `CSV.longest` bytes, no record can start with that line. It is
 then one row of missing values, and the next line starts a new record. Every other row, and the
 number of rows, are as before. That is so wherever the other records are of kind (a), no quoted cell
 starts (quotes aside) with a separator or the end of a line, and no cell without quotes around it
-holds one. Other files may lose more: the line swallows the records up to q, at most `LONGEST`
+holds one. Other files may lose more: the line swallows the records up to q, at most `CSV.longest`
 bytes, into its one row, and the text after q may be read inside out.
 
 **No reader bounds that.** Write N for a line feed, and let T be ``",N,N",xN``, a record of two
@@ -71,7 +71,6 @@ __all__ = ["csv_batches", "csv_header", "csv_names", "csv_rows", "read_csv"]
 
 Cells = list[str]
 
-LONGEST = 1 << 24  # bytes of a record that has line feeds in it
 _CHUNK = 1 << 14  # records held as text at a time
 _PIECE = 1 << 20  # bytes in which lines are counted at a time
 _MISSING = frozenset(["", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"])
@@ -129,7 +128,7 @@ def csv_batches(
             if _declared(schema, n)
         }
         nothing = [""] * len(names)
-        found = file if how.records == "lines" else _split(file, separator)
+        found = file if how.records == "lines" else _split(file, separator, how.longest)
         while True:
             records = [_fields(each, separator) for each in itertools.islice(found, _CHUNK)]
             sound = [r if len(r) == len(names) else nothing for r in records]
@@ -195,7 +194,7 @@ def csv_rows(path: Path, how: CSV | None = None) -> int:
             return lines + (last != b"\n")
     with _opened(path) as file:
         file.readline()
-        return sum(1 for _ in _split(file, how.separator_of(path)))
+        return sum(1 for _ in _split(file, how.separator_of(path), how.longest))
 
 
 @contextmanager
@@ -209,7 +208,7 @@ def _opened(path: Path) -> Iterator[Any]:
     raise DataError(f"{path.name} could not be read as CSV ({unreadable}).")
 
 
-def _split(lines: Iterable[bytes], separator: str) -> Iterator[bytes]:
+def _split(lines: Iterable[bytes], separator: str, longest: int) -> Iterator[bytes]:
     """Records of a file, one or more lines each; see the proofs above."""
     starts, goes_on = _scans(separator)
     coming, ahead = iter(lines), deque[bytes]()  # ahead: looked at, and to be read anew
@@ -224,7 +223,7 @@ def _split(lines: Iterable[bytes], separator: str) -> Iterator[bytes]:
             while opened:
                 taken.append(more := ahead.popleft() if ahead else next(coming, b""))
                 size += len(more)
-                opened = _leaves_open(goes_on, more) if more and size <= LONGEST else None
+                opened = _leaves_open(goes_on, more) if more and size <= longest else None
             if opened is None:  # no record by the rules: one line
                 ahead.extendleft(more for more in reversed(taken[1:]) if more)
                 del taken[1:]

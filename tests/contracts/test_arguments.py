@@ -231,7 +231,13 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "plot.sources": (dp.plot.sources, {"fit": c.sites, "term": None}),
         "CSV": (
             dp.CSV,
-            {"data": "a.csv", "separator": ";", "decimal": ",", "records": "quoted"},
+            {
+                "data": "a.csv",
+                "separator": ";",
+                "decimal": ",",
+                "records": "quoted",
+                "longest": 2000,
+            },
         ),
         "Site": (Site, {"name": "a", "data": c.data, "schema": SCHEMA}),
         "randomizer": (c.model.randomizer, {"privacy": dp.Local(1.0)}),

@@ -200,12 +200,11 @@ def test_pieces_of_any_size_give_the_same_rows(
         assert rows(packed, records=declared) == usual
 
 
-def test_a_quote_ends_at_the_longest_record(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(records, "LONGEST", 60)
-    path = write(tmp_path, b'"a,b,c\n' + b"x,x,x\n" * 20 + b'"y",x,x\n')
-    assert rows(path) == [(None,) * 3, *[("x",) * 3] * 20, ("y", "x", "x")]
-    long = "x\n" * 20
-    assert rows(write(tmp_path, written([long, "x", "x"]))) == [(long, "x", "x")]
+def test_a_quote_ends_at_the_longest_record_that_is_declared(tmp_path: Path) -> None:
+    path = write(tmp_path, b'"a,b,c\n' + b"x,x,x\n" * 300 + b'"y",x,x\n')
+    assert rows(path, longest=1_000) == [(None,) * 3, *[("x",) * 3] * 300, ("y", "x", "x")]
+    long = "x\n" * 450
+    assert rows(write(tmp_path, written([long, "x", "x"])), longest=1_000) == [(long, "x", "x")]
 
 
 def test_a_note_of_many_lines_is_one_row_and_its_lines_are_no_rows(tmp_path: Path) -> None:
