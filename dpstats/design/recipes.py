@@ -36,7 +36,7 @@ _PAIR = tuple[float, float]
 # Arguments of a `DeclaredDesign`, with the names that were made.
 _DESIGN: dict[str, Any] = {"design_names": tuple[str, ...], "family": dict}
 _OF_FORMULA: dict[str, Any] = {"formula": str, "schema": dict, "response": bool}
-_OF_FORMULA |= dict.fromkeys(("offset", "exposure", "weights", "weight_type"), str)
+_OF_FORMULA |= dict.fromkeys(("offset", "exposure", "weights", "weight_type", "subset"), str)
 _OF_MATRIX = {
     "k": int,
     "bounds": Float,

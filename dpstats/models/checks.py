@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger
-from dpstats.design import Design
-from dpstats.errors import DataError, OptionError, given
-from dpstats.privacy import Central, Federated, LabelOnly, Local, Privacy
+from dpstats.design import Design, Source
+from dpstats.errors import DataError, OptionError, TrustError, given
+from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 
 __all__ = [
     "check_names",
@@ -21,6 +21,7 @@ __all__ = [
     "checked_count",
     "checked_sparsity",
     "guessed_rows",
+    "planned_rows",
     "public_covariates",
 ]
 
@@ -126,6 +127,42 @@ def _whole(number: Any) -> int:
         return 0 if isinstance(number, (bool, np.bool_)) else operator.index(number)
     except TypeError:
         return 0
+
+
+def planned_rows(design: Design, privacy: Privacy, source: Source | None, n: int | None) -> int:
+    """Public number of rows, or the public guess where that is private; `n` is what was given.
+
+    Raises
+    ------
+    TrustError
+        If a unit may have several rows where nobody could hold it to them.
+    OptionError, DataError
+        If there is none, two numbers contradict each other, or delta is too large for it.
+    """
+    several = design.schema is not None and design.schema.unit is not None
+    if several and not isinstance(privacy, Central):
+        raise TrustError(
+            f"Under {privacy.trust!r} trust the unit of privacy is one record: declare the "
+            "schema without unit=..., and let every person send one record."
+        )
+    if several or privacy.neighbors is Neighbors.ADD_REMOVE:
+        rows = guessed_rows(privacy)
+    elif source is None:
+        if n is None:
+            raise OptionError("No table and no row count: give data=... or n=...")
+        rows = n
+    elif n not in (None, len(source)):
+        raise OptionError(
+            f"n={n:,} and a table of {len(source):,} rows: n= is for planning without a "
+            "table; leave it out."
+        )
+    else:
+        rows = len(source)
+    if rows < 1:
+        raise DataError("The table has no rows: at least one is needed.")
+    if not isinstance(privacy, Federated):
+        privacy.check_delta(rows)
+    return rows
 
 
 def guessed_rows(privacy: Privacy) -> int:

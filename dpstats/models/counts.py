@@ -22,6 +22,7 @@ def poisson(
     offset: str | None = None,
     exposure: str | None = None,
     missing: str = "complete",
+    subset: str | None = None,
     n: int | None = None,
     sites: str | None = None,
     engine: Dask | None = None,
@@ -32,7 +33,7 @@ def poisson(
     ----------
     formula : str
         As in `ols`. The response is declared ``Numeric(0, upper)``: counts, or rates.
-    data, schema, n, sites, engine
+    data, schema, subset, n, sites, engine
         As in `ols`.
     offset, exposure : str, optional
         As in `glm`.
@@ -61,7 +62,7 @@ def poisson(
     """
     context = variables(formula, offset, exposure)
     recipe = Formula(formula, required(schema), POISSON, offset, exposure, context)
-    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing)
+    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing, subset=subset)
 
 
 def negativebinomial(
@@ -73,6 +74,7 @@ def negativebinomial(
     offset: str | None = None,
     exposure: str | None = None,
     missing: str = "complete",
+    subset: str | None = None,
     n: int | None = None,
     sites: str | None = None,
     engine: Dask | None = None,
@@ -83,7 +85,7 @@ def negativebinomial(
     ----------
     formula : str
         As in `poisson`.
-    data, schema, n, sites, engine
+    data, schema, subset, n, sites, engine
         As in `ols`.
     alpha : float or "released", optional
         A public dispersion; or, by default, as in statsmodels, one that is estimated: the fit
@@ -121,4 +123,4 @@ def negativebinomial(
     context = variables(formula, offset, exposure)
     law = family_of("negativebinomial", alpha=RELEASED if alpha is None else alpha)
     recipe = Formula(formula, required(schema), law, offset, exposure, context)
-    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing)
+    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing, subset=subset)

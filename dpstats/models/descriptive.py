@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
-from dpstats.accounting import Ledger
 from dpstats.errors import OptionError, given, need_names, need_text
 from dpstats.estimators.columns import QUARTILES, checked_bins, checked_levels
-from dpstats.mechanisms.noise import Noise
-from dpstats.models import recipes, regressions
+from dpstats.models import describing, recipes
+from dpstats.models.describing import describe, describe_model
 from dpstats.models.model import Model
 from dpstats.models.recipes import Formula, level_term, of_columns, of_numbers, required
-from dpstats.privacy import Central
-from dpstats.results.descriptive import DescribeResults
-from dpstats.schema import Boolean, Categorical, Numeric, Schema
-from dpstats.tables import column_names
+from dpstats.schema import Boolean, Categorical, Schema
 from dpstats.tables.engines import Dask, placed
-from dpstats.tables.streams import stream_of
 
 __all__ = [
     "corr",
     "crosstab",
     "describe",
+    "describe_model",
     "histogram",
     "mean",
     "proportion",
@@ -38,6 +34,7 @@ def quantile(
     schema: Schema | None = None,
     q: float | Sequence[float] = QUARTILES,
     *,
+    subset: str | None = None,
     n: int | None = None,
 ) -> Model:
     """Quantiles of a numeric column, with intervals; for `Central` and `Local`.
@@ -55,6 +52,8 @@ def quantile(
         Public declaration of the columns.
     q : float or sequence of float, default (0.25, 0.5, 0.75)
         Levels between 0 and 1, as in pandas. All are read of the same releases.
+    subset : str, optional
+        Rows that are meant; see `ols`.
     n : int, optional
         Public number of rows, for planning without a table.
 
@@ -80,83 +79,7 @@ def quantile(
     """
     levels = checked_levels(q)
     recipe = of_numbers([column], data, schema)
-    return Model("quantile", recipe, data, n, {"q": list(levels)})
-
-
-def describe(
-    data: Any,
-    schema: Schema,
-    privacy: Central,
-    ledger: Ledger | None = None,
-    *,
-    columns: Sequence[str] | None = None,
-    noise: Noise | None = None,
-) -> DescribeResults:
-    """Number, missing values, mean, standard deviation and quartiles of columns, in one fit.
-
-    Parameters
-    ----------
-    data : table
-        Private rows.
-    schema : Schema
-        Public declaration of the columns; ranges may be far too wide.
-    privacy : Central
-        What to spend, on all columns together; delta is above 0.
-    ledger : Ledger, optional
-        Where the cost is charged before any row is read.
-    columns : sequence of str, optional
-        Columns to describe, all declared ``Numeric``; by default all that are, and are there.
-    noise : SeededNoise, optional
-        For simulation; the result is then NOT private.
-
-    Returns
-    -------
-    DescribeResults
-        ``frame()`` is a DataFrame with one row a column; ``intervals()``, ``summary()``, ``save()``
-        and the rest are as for every fit.
-
-    Raises
-    ------
-    DPStatsError
-        As `Model.fit`, before anything is charged.
-
-    Warns
-    -----
-    FeasibilityWarning
-        If noise blurs the distributions of so many columns; says how many rows suffice.
-
-    Notes
-    -----
-    Guarantee: Gaussian noise on counts and on clipped sums of all columns at once; see
-    `dpstats.estimators.central.descriptive.describe.ColumnDescriptions`.
-
-    Examples
-    --------
-    >>> import dpstats as dp
-    >>> from dpstats.datasets import randhie
-    >>> found = dp.describe(*randhie.load(), dp.Central(1.0, 1e-6), columns=["mdvis", "disea"])
-    >>> found.frame().columns.tolist()
-    ['count', 'missing', 'mean', 'std', '25%', '50%', '75%']
-    """
-    model = describe_model(data, schema, columns)
-    return cast("DescribeResults", model.fit(privacy, ledger, noise=noise))
-
-
-def describe_model(
-    data: Any, schema: Schema | None, columns: Sequence[str] | None = None, n: int | None = None
-) -> Model:
-    """The model that `describe` fits."""
-    if columns is None:
-        declarations = required(schema)
-        there = None if data is None else set(column_names(stream_of(data, declarations)))
-        columns = [
-            name
-            for name, declared in declarations.items()
-            if isinstance(declared, Numeric) and (there is None or name in there)
-        ]
-    if not need_names(columns=columns):
-        raise OptionError("No column to describe: the table has none that is declared Numeric.")
-    return Model("describe", of_numbers(columns, data, schema), data, n)
+    return Model("quantile", recipe, data, n, {"q": list(levels)}, subset=subset)
 
 
 def mean(
@@ -166,6 +89,7 @@ def mean(
     *,
     by: str | None = None,
     missing: str = "complete",
+    subset: str | None = None,
     n: int | None = None,
     sites: str | None = None,
     engine: Dask | None = None,
@@ -174,7 +98,7 @@ def mean(
 
     Parameters
     ----------
-    formula, data, schema, missing, n, sites, engine
+    formula, data, schema, missing, subset, n, sites, engine
         As in `ols`; only ``missing="complete"``.
     by : str, optional
         A ``Categorical`` or ``Boolean`` column: means of its groups, for `Central`. The fit is then
@@ -198,8 +122,15 @@ def mean(
     ('a', 'b', 'c')
     """
     if by is None:
-        return regressions.mean(
-            formula, data, schema, missing=missing, n=n, sites=sites, engine=engine
+        return describing.mean(
+            formula,
+            data,
+            schema,
+            missing=missing,
+            subset=subset,
+            n=n,
+            sites=sites,
+            engine=engine,
         )
     if sites is not None:
         raise OptionError("mean(..., by=...): sites= is for the mean of all rows.")
@@ -211,7 +142,9 @@ def mean(
     if right.strip() not in ("", "1"):
         raise OptionError(f'mean({formula!r}): write mean("y") or mean("y ~ 1").')
     name = recipes.unquoted(column, schema)
-    return Model("group means", *_grouped(name, by, data, schema, n), missing=missing)
+    return Model(
+        "group means", *_grouped(name, by, data, schema, n), missing=missing, subset=subset
+    )
 
 
 def corr(
@@ -219,6 +152,7 @@ def corr(
     data: Any = None,
     schema: Schema | None = None,
     *,
+    subset: str | None = None,
     n: int | None = None,
 ) -> Model:
     """Spearman's correlations of numeric columns, or Pearson's: ``fit(..., method="pearson")``.
@@ -227,7 +161,7 @@ def corr(
     ----------
     columns : sequence of str
         Two or more, declared ``Numeric``. Rows that miss one of them are left out.
-    data, schema, n
+    data, schema, subset, n
         As for `quantile`.
 
     Returns
@@ -250,7 +184,7 @@ def corr(
     """
     if len(need_names(columns=columns)) < 2:
         raise OptionError(f"columns={given(columns)}: two columns or more are correlated.")
-    return Model("corr", of_numbers(columns, data, schema), data, n)
+    return Model("corr", of_numbers(columns, data, schema), data, n, subset=subset)
 
 
 def crosstab(
@@ -259,6 +193,7 @@ def crosstab(
     data: Any = None,
     schema: Schema | None = None,
     *,
+    subset: str | None = None,
     n: int | None = None,
 ) -> Model:
     """Contingency table of two columns of levels, with a test of independence.
@@ -267,7 +202,7 @@ def crosstab(
     ----------
     index, columns : str
         Declared ``Categorical`` or ``Boolean``: the rows and the columns of the table.
-    data, schema, n
+    data, schema, subset, n
         As for `quantile`.
 
     Returns
@@ -290,11 +225,16 @@ def crosstab(
     """
     names = [index, columns]
     recipe = of_columns(names, data, schema, Categorical, Boolean)
-    return Model("crosstab", recipe, data, n, {"columns": names})
+    return Model("crosstab", recipe, data, n, {"columns": names}, subset=subset)
 
 
 def variance(
-    column: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
+    column: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    subset: str | None = None,
+    n: int | None = None,
 ) -> Model:
     """Mean, variance and standard deviation of a numeric column.
 
@@ -307,11 +247,16 @@ def variance(
     >>> dp.variance("y", schema=schema, n=2_000).plan(dp.Central(1.0, 1e-6)).parameters
     ('mean', 'variance', 'std')
     """
-    return Model("variance", of_numbers([column], data, schema), data, n)
+    return Model("variance", of_numbers([column], data, schema), data, n, subset=subset)
 
 
 def ttest(
-    formula: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
+    formula: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    subset: str | None = None,
+    n: int | None = None,
 ) -> Model:
     """Comparison of two groups: Welch's test, or with ``method="rank"`` a rank test.
 
@@ -319,7 +264,7 @@ def ttest(
     ----------
     formula : str
         ``"y ~ g"``: a ``Numeric`` column, and a ``Categorical`` or ``Boolean`` one of two levels.
-    data, schema, n
+    data, schema, subset, n
         As for `quantile`.
 
     Returns
@@ -351,7 +296,7 @@ def ttest(
             f"{right!r} has {len(levels)} levels: two groups are compared; dp.mean({left!r}, "
             f"by={right!r}) has the means of more."
         )
-    return Model("ttest", *parts)
+    return Model("ttest", *parts, subset=subset)
 
 
 def _grouped(
@@ -371,6 +316,7 @@ def histogram(
     schema: Schema | None = None,
     bins: int | str | Sequence[float] = "auto",
     *,
+    subset: str | None = None,
     n: int | None = None,
 ) -> Model:
     """Histogram of a numeric column: shares, counts and densities of bins, with intervals.
@@ -379,7 +325,7 @@ def histogram(
 
     Parameters
     ----------
-    column, data, schema, n
+    column, data, schema, subset, n
         As for `quantile`.
     bins : "auto", int or sequence of float
         A number of bins of equal width over the declared range, or one edge or more within it, to
@@ -406,7 +352,7 @@ def histogram(
     ('(0, 18]', '(18, 40]', '(40, 65]', '(65, 100]')
     """
     recipe = of_numbers([column], data, schema)
-    model = Model("histogram", recipe, data, n, {"bins": bins})
+    model = Model("histogram", recipe, data, n, {"bins": bins}, subset=subset)
     checked_bins(bins, *map(float, model.design.bounds[0]))
     return model
 
@@ -416,6 +362,7 @@ def proportion(
     data: Any = None,
     schema: Schema | None = None,
     *,
+    subset: str | None = None,
     n: int | None = None,
 ) -> Model:
     """Shares of the levels of a categorical or Boolean column, with Wilson's intervals.
@@ -426,7 +373,7 @@ def proportion(
     ----------
     column : str
         Declared ``Categorical`` or ``Boolean``.
-    data, schema, n
+    data, schema, subset, n
         As for `quantile`.
 
     Returns
@@ -447,4 +394,5 @@ def proportion(
     >>> model.plan(dp.Central(1.0, 1e-6)).parameters
     ('free', 'paid')
     """
-    return Model("proportion", of_columns([column], data, schema, Categorical, Boolean), data, n)
+    recipe = of_columns([column], data, schema, Categorical, Boolean)
+    return Model("proportion", recipe, data, n, subset=subset)

@@ -113,7 +113,8 @@ def _store(
     reading.counted = plan.neighbors is Neighbors.REPLACE_ONE and not of_units
     if reading.partitions is not None and isinstance(plan.privacy, Central):
         return _on_cluster(reading, design, estimator, of_units, scratch)
-    folder = reading.place(plan.n, len(design.names), scratch)
+    rows = reading.rows if reading.counted else plan.n
+    folder = reading.place(rows, len(design.names), scratch)
     return ResidentRows if folder is None else functools.partial(MappedRows, folder=folder)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dpstats import estimators, federated
 from dpstats.accounting import Ledger
-from dpstats.design import Design, PublicDesign, Source
+from dpstats.design import Design, PublicDesign
 from dpstats.errors import DataError, FormulaError, OptionError, SchemaError, TrustError
 from dpstats.federated import Question, Site, Sites
 from dpstats.mechanisms.noise import Noise
@@ -25,13 +25,14 @@ from dpstats.models.checks import (
     check_privacy,
     checked_count,
     checked_sparsity,
-    guessed_rows,
+    planned_rows,
     public_covariates,
 )
 from dpstats.models.missing import check_missing, completing, taken_share, with_gaps
 from dpstats.models.public_side import PublicSide
-from dpstats.models.recipes import Recipe
-from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
+from dpstats.models.recipes import Recipe, of_subset
+from dpstats.models.subsets import rows_inside
+from dpstats.privacy import Federated, LabelOnly, Local, Privacy
 from dpstats.protocol import Estimator, Options, Plan
 from dpstats.results import Released as Results
 from dpstats.results.warned import warned_of
@@ -73,6 +74,8 @@ class Model:
         What becomes of rows that miss a value.
     selecting : callable, optional
         Makes the model that is fitted in place of this one where columns are to be selected.
+    subset : str, optional
+        Rows that are meant: an expression of declared columns.
     """
 
     def __init__(
@@ -84,7 +87,9 @@ class Model:
         options: Options | None = None,
         missing: str = "complete",
         selecting: Callable[[], Model] | None = None,
+        subset: str | None = None,
     ) -> None:
+        recipe = of_subset(recipe, subset)
         self.kind = kind
         self._selecting = selecting
         self._missing = check_missing(kind, missing)
@@ -383,7 +388,9 @@ class Model:
         streams = isinstance(self._data, Stream) and not isinstance(privacy, LabelOnly)
         reading = Reading(self._data) if streams else None
         source = design.source(self._data if reading is None else reading) if reads else None
-        n = self._rows(privacy, design, source)
+        says = source is not None and isinstance(self._data, Stream)  # that n= is another number
+        n = planned_rows(design, privacy, source, None if says else self._n)
+        n = rows_inside(n, design, options)
         rows = None if public is None else public_covariates(design, privacy, public)
         if rows is not None:
             options = {**options, "public_rows": len(rows)}
@@ -417,34 +424,3 @@ class Model:
             if min(plan.predicted_error, 1.0) < max(min(selecting.predicted_error, 1.0), _USEFUL):
                 return usual, plan
         return other, selecting
-
-    def _rows(self, privacy: Privacy, design: Design, source: Source | None) -> int:
-        """Public row count, or the public guess where the number of rows is private."""
-        several = design.schema is not None and design.schema.unit is not None
-        if several and not isinstance(privacy, Central):
-            raise TrustError(
-                f"Under {privacy.trust!r} trust the unit of privacy is one record: declare the "
-                "schema without unit=..., and let every person send one record."
-            )
-        if several or privacy.neighbors is Neighbors.ADD_REMOVE:
-            n = guessed_rows(privacy)
-        else:
-            n = self._counted(source)
-        if n < 1:
-            raise DataError("The table has no rows: at least one is needed.")
-        if not isinstance(privacy, Federated):
-            privacy.check_delta(n)
-        return n
-
-    def _counted(self, source: Source | None) -> int:
-        if source is None:
-            if self._n is None:
-                raise OptionError("No table and no row count: give data=... or n=...")
-            return self._n
-        announced = isinstance(self._data, Stream)  # which says itself where n= is another number
-        if self._n not in (None, len(source)) and not announced:
-            raise OptionError(
-                f"n={self._n:,} and a table of {len(source):,} rows: n= is for planning without a "
-                "table; leave it out."
-            )
-        return len(source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
@@ -30,6 +30,7 @@ __all__ = [
     "level_term",
     "of_columns",
     "of_numbers",
+    "of_subset",
 ]
 
 _NARROWEST = (
@@ -75,15 +76,17 @@ class Formula:
     one_sided: bool = False  # without a response
     weights: str | None = None
     weight_type: str | None = None
+    subset: str | None = None
 
     @property
     def text(self) -> str:
         """What the ledger says."""
-        return self.label or self.formula
+        of = "" if self.subset is None else f" of {self.subset}"
+        return f"{self.label or self.formula}{of}"
 
     def mistaken(self, data: Any) -> bool:
         """Whether it is wrong under every trust model; see `is_mistaken`."""
-        if self.one_sided or self.weights is not None:
+        if self.one_sided or self.weights is not None or self.subset is not None:
             return True
         try:
             columns = column_names(data)
@@ -111,7 +114,7 @@ class Formula:
             offset=self.offset,
             exposure=self.exposure,
             weights=(self.weights, self.weight_type),
-        )
+        ).within(self.subset)
 
     def public(self, data: Any) -> PublicDesign:
         """The design where covariates are public."""
@@ -167,6 +170,21 @@ class Arrays:
         return PublicDesign.of_arrays(
             exog, self.bounds["endog"], self.names, family=self.family, **known
         )
+
+
+def of_subset(recipe: Recipe, subset: str | None) -> Recipe:
+    """The same design, of the rows of a subset of a table with named columns.
+
+    Raises
+    ------
+    FormulaError
+        If it is one of arrays; a wrong expression is refused where the design is made.
+    """
+    if subset is None:
+        return recipe
+    if not isinstance(recipe, Formula):
+        raise FormulaError("subset= names declared columns of a table; of arrays, there are none.")
+    return replace(recipe, subset=subset)
 
 
 def required(schema: Schema | None) -> Schema:

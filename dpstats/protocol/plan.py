@@ -179,6 +179,8 @@ class Plan:
         Expected error of fitted values over their own standard deviation, root mean square, as far
         as public facts tell: 1 is that of an answer of nothing. Methods are chosen by it; inf
         where a method does not say.
+    subset : str, default ""
+        Expression of the rows that are meant, of which `n` is then a public guess; all without one.
     """
 
     model: str
@@ -199,6 +201,7 @@ class Plan:
     predicted_range: tuple[tuple[float, float], ...] = ()
     predicted_units: tuple[str, ...] = ()
     predicted_error: float = math.inf
+    subset: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", self.parameters or self.names)
@@ -208,6 +211,7 @@ class Plan:
         p, (epsilon, delta) = self.privacy, self.cost
         lines = [
             f"Plan: {self.model} by {self.method}, {p.trust}, n = {self.n:,}; no row was read",
+            *wrap([f"Subset: {self.subset}; n is a public guess of its rows."] * bool(self.subset)),
             f"Asked: epsilon = {p.epsilon:g}, delta = {p.delta:g}. All mechanisms together cost "
             f"({epsilon:.4g}, {delta:.4g}).",
         ]

@@ -193,9 +193,7 @@ class Released:
     @property
     def nobs_public(self) -> bool:
         """Whether `nobs` is the public number of rows rather than a released noisy count."""
-        neighbors = self.plan.neighbors
-        one_row = self.design.schema is None or self.design.schema.unit is None
-        return neighbors is Neighbors.REPLACE_ONE and one_row
+        return self.plan.neighbors is Neighbors.REPLACE_ONE and self.design.counts_rows
 
     @property
     def cov_type(self) -> str:
