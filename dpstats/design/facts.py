@@ -203,14 +203,20 @@ class Design(ABC):
 
         Where neighbours replace one row, that is: of rows added or removed the number is private.
         """
-        return self.subset is None and (self.schema is None or self.schema.unit is None)
+        several = self.schema is not None and self.schema.unit is not None
+        return self._layout.subset is None and not several
 
-    @property
-    def guessed_share(self) -> float:
-        """Share of all rows that are in the subset, as the schema guesses its columns; public."""
-        if self.subset is None or self.schema is None:
-            return 1.0
-        return read_subset(self.subset, Terms(self.schema)).guessed_share()
+    def expected_rows(self, n: int, share: float | None = None) -> int:
+        """Rows of the subset to plan for, of `n`: all without one; public.
+
+        Without a guess the share is that of rows made from the schema: declared shares of levels,
+        and ranges of numbers.
+        """
+        if self.subset is None or self.schema is None or self._layout.subset is None:
+            return n
+        if share is None:
+            share = read_subset(self.subset, Terms(self.schema)).guessed_share()
+        return max(round(n * share), 1)
 
     @property
     def by_value(self) -> bool:

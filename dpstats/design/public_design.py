@@ -16,6 +16,7 @@ from dpstats.design.fitted_formula import FittedFormula
 from dpstats.design.formulas import parsed, read_response
 from dpstats.design.layout import Layout, Source
 from dpstats.design.public_columns import PublicColumns, PublicRows, floats, usable
+from dpstats.design.public_subset import of_rows
 from dpstats.design.public_values import PublicValues, total_of
 from dpstats.design.recipes import TERMS, VERSION, check_facts, public_facts
 from dpstats.design.responses import Response, response_of_column
@@ -65,6 +66,7 @@ class PublicDesign(Design):
         offset: str | None = None,
         exposure: str | None = None,
         context: Mapping[str, Any] | None = None,
+        subset: str | None = None,
     ) -> PublicDesign:
         """Fit the right side of a formula on a public table.
 
@@ -86,11 +88,14 @@ class PublicDesign(Design):
             or by its logarithm.
         context : mapping, optional
             Python variables and functions that the formula may name; they are taken as public.
+        subset : str, optional
+            Expression of public columns that are declared: the rows that are meant.
 
         Raises
         ------
         FormulaError
-            If the formula cannot be evaluated, or the response is on its right side.
+            If the formula cannot be evaluated, or the response is on its right side, or in the
+            subset.
         SchemaError
             If the response is not declared, may leave the family's domain, or the schema declares
             several rows per unit.
@@ -116,17 +121,19 @@ class PublicDesign(Design):
             for name, text in texts.items()
             if name != "formula" and text is not None
         }
-        found = PublicValues.of(given, data, public, private, context)
+        some = None if subset is None else of_rows(subset, schema, data, public, private)
+        found = PublicValues.of(given, some.columns if some else data, public, private, context)
         terms = {("exog" if name == "formula" else name): f for name, f in found.fitted.items()}
         recipe = {
             "formula": formula,
             "schema": _of_response(schema, private).to_dict(),
             **{name: term.to_dict() for name, term in terms.items()},
+            **({} if some is None else {"subset": some.text}),
         }
         used = usable(found.matrix, list(terms["exog"].names), found.offset, found.own)
         made = _assemble(used, endog, family, schema, recipe, terms)
         rows = replace(made.rows, folder=found.folder, table=found.table)
-        return replace(made, covariates=rows)
+        return replace(made, covariates=rows if some is None else some.placed(rows))
 
     @classmethod
     def of_arrays(
@@ -407,6 +414,7 @@ def _made(
         family=law,
         offset=None if ends is None else Offset(" + ".join(known), *ends),
         names=tuple(recipe["design_names"]),
+        subset=recipe.get("subset"),
         bounds=bounds,
         has_intercept=recipe["intercept"] is not None,
         internal_bounds=inner,

@@ -60,6 +60,7 @@ _PUBLIC: dict[str, Any] = {
     "intercept": int | None,
     "notes": tuple[str, ...],
     "offset_bounds": _PAIR | None,
+    "subset": str,
 }
 _OF_TABLE = {"formula": str, "schema": dict, **dict.fromkeys(TERMS, dict)}
 _OF_ARRAYS = {"k": int, "endog_bounds": _PAIR, "endog_name": str, "known": tuple[str, ...]}
@@ -131,7 +132,9 @@ def public_facts(data: Any) -> dict[str, Any]:
     """
     recipe = _of_version(data)
     wanted = _PUBLIC | (_OF_TABLE if "formula" in recipe else _OF_ARRAYS)
-    facts = values(wanted, recipe, "design", needed=wanted.keys() - {"offset", "exposure"})
+    facts = values(
+        wanted, recipe, "design", needed=wanted.keys() - {"offset", "exposure", "subset"}
+    )
     return facts | {"family": _family(facts["family"])}
 
 

@@ -21,7 +21,7 @@ from dpstats.design.terms import Terms
 from dpstats.errors import FormulaError, given
 from dpstats.schema import Boolean, Categorical, Declaration
 
-__all__ = ["Subset", "read_subset"]
+__all__ = ["RowSubset", "read_subset"]
 
 Mask = NDArray[np.bool_]
 Rows = Mapping[str, Any]
@@ -34,7 +34,7 @@ _WORDS = {"&": " and ", "&&": " and ", "|": " or ", "||": " or ", "~": " not "}
 _EXAMPLE = "subset=\"urban & age >= 18 & region in ['north', 'east']\""
 
 
-class Subset(NamedTuple):
+class RowSubset(NamedTuple):
     """Rows that a model is of: the text, its rule, and the declared columns that it reads.
 
     The rule takes coerced columns, none of whose values is missing.
@@ -51,7 +51,7 @@ class Subset(NamedTuple):
         return float(np.clip(self.evaluate(rows).mean(), 1 / _TYPICAL, 1.0))
 
 
-def read_subset(text: object, terms: Terms) -> Subset:
+def read_subset(text: object, terms: Terms) -> RowSubset:
     """The rows that an expression means, such as ``"urban & age >= 18"``.
 
     ``&``, ``|`` and ``~`` bind as ``and``, ``or`` and ``not`` do, as in pandas' ``query``. A number
@@ -70,15 +70,15 @@ def read_subset(text: object, terms: Terms) -> Subset:
             f"subset={given(text)}: an expression of 1 to {_LONGEST:,} printable characters is "
             f"needed, such as {_EXAMPLE}."
         )
-    reader = _Reader(terms, text.strip())
+    reader = _SubsetReader(terms, text.strip())
     rule = reader.rule(reader.tree())
     if not reader.columns:
         reader.refuse("it reads no column", _EXAMPLE)
     declared = {name: terms.schema[name] for name in sorted(reader.columns)}
-    return Subset(text.strip(), rule, declared)
+    return RowSubset(text.strip(), rule, declared)
 
 
-class _Reader:
+class _SubsetReader:
     """One expression on its way to a rule."""
 
     def __init__(self, terms: Terms, text: str) -> None:

@@ -390,7 +390,7 @@ class Model:
         source = design.source(self._data if reading is None else reading) if reads else None
         says = source is not None and isinstance(self._data, Stream)  # that n= is another number
         n = planned_rows(design, privacy, source, None if says else self._n)
-        n = rows_inside(n, design, options)
+        n = rows_inside(n, design, privacy, options)
         rows = None if public is None else public_covariates(design, privacy, public)
         if rows is not None:
             options = {**options, "public_rows": len(rows)}

@@ -86,12 +86,16 @@ class Formula:
 
     def mistaken(self, data: Any) -> bool:
         """Whether it is wrong under every trust model; see `is_mistaken`."""
-        if self.one_sided or self.weights is not None or self.subset is not None:
+        if self.one_sided or self.weights is not None:
             return True
         try:
             columns = column_names(data)
         except (DataError, TypeError):  # of sites, or no table, which is refused later
             columns = []
+        try:
+            DeclaredDesign.from_formula("~ 1", self.schema, response=False).within(self.subset)
+        except (FormulaError, SchemaError):
+            return True
         return is_mistaken(self.formula, self.schema, self.family, columns, self.context)
 
     @property
@@ -136,6 +140,7 @@ class Formula:
             offset=self.offset,
             exposure=self.exposure,
             context=self.context,
+            subset=self.subset,
         )
 
 

@@ -68,8 +68,8 @@ def ols(
         Rows that are meant: an expression of declared columns, ``"urban & age >= 18"``, read row by
         row (``== != < <= > >= in & | ~``; a factor against its declared levels). Other rows, and
         those that miss a value of its columns, contribute nothing, and how many are meant is a
-        noisy count; ``plan(privacy, share=0.3)`` takes a public guess. Rows that are filtered
-        before the call make their number public, which is private: neighbours change it.
+        noisy count; ``plan(privacy, subset_share=0.3)`` takes a public guess. Rows that you filter
+        before the call are counted in public, which leaks: neighbours change their number.
     n : int, optional
         Public number of rows, for planning without a table, or of a stream that does not say it.
     sites : str, optional

@@ -59,6 +59,7 @@ def page(
     warnings = [f"Warning: {text}" for text in (*fit.warnings, *simulated)]
     tables = [
         _head(fit, own),
+        _facts([("Subset", fit.design.subset)] if fit.design.subset else []),
         TextTable((), tuple((line,) for line in warnings)),
         _parameters(fit, alpha),
         TextTable((), ((counted,),) if left_out else ()),

@@ -372,8 +372,8 @@ MUTANTS = [
     mutant(
         "reads rows for a plan",
         MODEL,
-        "        n = rows_inside(n, design, options)\n",
-        "        n = rows_inside(n, design, options)\n        source.block(0, 1)\n",
+        "        n = rows_inside(n, design, privacy, options)\n",
+        "        n = rows_inside(n, design, privacy, options)\n        source.block(0, 1)\n",
         "test_order.py",
         "plan_reads_no_row",
     ),

@@ -130,6 +130,7 @@ class OneShot(SiteMethod):
                 *own.assumptions,
             ),
             warnings=own.warnings,
+            subset=own.subset,
         )
 
 
