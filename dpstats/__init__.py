@@ -12,6 +12,7 @@ from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.models.arrays import GLM, OLS, Logit, NegativeBinomial, Poisson, Probit
 from dpstats.models.counts import negativebinomial, poisson
+from dpstats.models.data_check import check
 from dpstats.models.descriptive import (
     corr,
     crosstab,
@@ -35,11 +36,13 @@ from dpstats.results import load, plot
 from dpstats.results.compare import compare
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
 from dpstats.tables.engines import Dask
+from dpstats.tables.formats import CSV
 from dpstats.version import VERSION
 
 __version__ = VERSION
 
 __all__ = [
+    "CSV",
     "GLM",
     "OLS",
     "Boolean",
@@ -61,6 +64,7 @@ __all__ = [
     "Results",
     "Schema",
     "SeededNoise",
+    "check",
     "compare",
     "corr",
     "crosstab",

@@ -6,11 +6,16 @@ values (column names, declared bounds, epsilon) and never a value that came from
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Collection, Mapping, Sequence, Set
+import traceback
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from enum import Enum
 from numbers import Integral, Real
-from typing import Any, TypeGuard
+from typing import Any, ParamSpec, TypeGuard, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _LONGEST = 200  # wording: characters of an argument that an error quotes
 _MOST = 8  # wording: entries of a list that it quotes
@@ -218,3 +223,56 @@ def need_names(**arguments: object) -> list[str]:
     if not all(isinstance(each, str) for each in found):
         raise OptionError(f"{name}={given(value)}: a list of names is needed.")
     return found
+
+
+def scrubbed(method: Callable[P, T]) -> Callable[P, T]:
+    """Let no frame that holds rows, and no message made from values, leave with an exception.
+
+    For what reads rows, or takes a table apart, before the charge as after it.
+    """
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except DPStatsError as error:  # made from names, dtypes and planned facts only
+            kept: BaseException = error.with_traceback(None)
+        except Exception as error:
+            kept = DataError(
+                f"The private side stopped with {type(error).__name__}; its message is withheld "
+                "because it may quote rows. Check column types against the schema."
+            )
+        except BaseException as error:  # an interrupt, which quotes nothing
+            kept = error.with_traceback(None)
+        kept.__context__ = None
+        del args, kwargs  # this frame is part of the traceback
+        raise kept from None
+
+    return call
+
+
+def frameless(method: Callable[P, T]) -> Callable[P, T]:
+    """Let no frame leave with an exception: for what holds rows that it does not read."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except BaseException as error:
+            kept = without_frames(error)
+        del args, kwargs  # this frame is part of the traceback
+        raise kept from None
+
+    return call
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """The error without its frames, whose variables hold rows.
+
+    Where it happened stays, as text, unless the message is ours and says what to do.
+    """
+    if not isinstance(error, DPStatsError):
+        where = "".join(traceback.format_tb(error.__traceback__))
+        error.add_note(f"Frames are withheld because they hold rows. It happened at\n{where}")
+    error.__context__ = None
+    return error.with_traceback(None)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import SchemaError, given, need_names
+from dpstats.outputs import json_kind, write_output
 from dpstats.stored import LARGEST, is_version, json_of, shown
 from dpstats.tables.coercion import is_object, kind_of
 from dpstats.tables.declarations import Blank, Boolean, Categorical, Declaration, Numeric
@@ -29,6 +30,7 @@ Mask = NDArray[np.bool_]
 
 _FORMAT = "dpstats-schema"
 _VERSION = 1
+_SCHEMA_FILE = json_kind("schema", _FORMAT)
 _REPR_LIMIT = 40
 
 
@@ -255,8 +257,15 @@ class Schema(Mapping[str, Declaration]):
         return cls(declared, unit=data.get("unit"), max_rows=data.get("max_rows"))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the schema to a JSON file, to be kept beside the data and reviewed like code."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+        """Write the schema to a JSON file, to be kept beside the data and reviewed like code.
+
+        Raises
+        ------
+        OptionError
+            If the path names no file that can be made, or something that is there and no schema.
+        """
+        text = json.dumps(self.to_dict(), indent=2) + "\n"
+        write_output(path, _SCHEMA_FILE, text.encode())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Schema:

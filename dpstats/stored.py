@@ -25,6 +25,7 @@ from dpstats.errors import DPStatsError, OptionError, given
 
 __all__ = [
     "LARGEST",
+    "alternatives",
     "is_version",
     "json_of",
     "plain_json",
@@ -135,6 +136,20 @@ def record(kind: type[T], data: Any, where: str, **given: Any) -> T:
     return kind(**given, **values(wanted, data, where, needed - given.keys()))
 
 
+def alternatives(annotation: Any) -> tuple[Any, ...]:
+    """The types that an annotation allows, unions and aliases opened.
+
+    An alias is a ``type X = ...``, or numpy's ``NDArray`` on the Pythons where it became one.
+    """
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    alias = annotation if origin is None else origin
+    if hasattr(alias, "__value__"):
+        return alternatives(alias.__value__[parts] if parts else alias.__value__)
+    if origin in (typing.Union, types.UnionType):
+        return tuple(kind for part in parts for kind in alternatives(part))
+    return (annotation,)
+
+
 @cache
 def _fields(kind: type[Any]) -> tuple[dict[str, Any], frozenset[str]]:
     """Annotations of the fields of a dataclass, and the names of those without a default."""
@@ -177,9 +192,10 @@ def read(kind: Any, value: Any, where: str) -> Any:
     OptionError
         If it is of another type, or outside.
     """
+    kind, *others = alternatives(kind)
+    if others:
+        return _either((kind, *others), value, where)
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        return _either(parts, value, where)
     if kind is Any:
         return plain_json(value, where)
     if origin is np.ndarray:

@@ -10,7 +10,9 @@ import html
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,7 @@ __all__ = [
     "plain",
     "pre",
     "printable",
+    "reworded",
     "with_digits",
     "wrap",
 ]
@@ -117,6 +120,24 @@ def printable(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.map(shown).rename(index=shown, columns=shown)
 
 
+# -- words -----------------------------------------------------------------------------------------
+
+_REWORDED: ContextVar[Callable[[str], str]] = ContextVar("reworded", default=str)
+
+
+@contextmanager
+def reworded(reword: Callable[[str], str]) -> Iterator[Callable[[str], str]]:
+    """Paragraphs and cells of tables that are laid out meanwhile are in other words.
+
+    The command line shows options and commands where the library names arguments and calls.
+    """
+    token = _REWORDED.set(reword)
+    try:
+        yield reword
+    finally:
+        _REWORDED.reset(token)
+
+
 # -- layout for terminals --------------------------------------------------------------------------
 
 
@@ -143,7 +164,8 @@ def grid(
     spread : bool, default False
         Whether the table takes all of `WIDTH`.
     """
-    body, right = [[plain(cell) for cell in row] for row in rows], set(numbers)
+    reword = _REWORDED.get()
+    body, right = [[plain(reword(cell)) for cell in row] for row in rows], set(numbers)
     heads = [[plain(cell) for cell in header]] if header else []
     columns = zip(*heads, *body, strict=True)
     gap = 1 if spread else 2
@@ -213,5 +235,5 @@ def wrap(paragraphs: Iterable[str], indent: str = "") -> list[str]:
     return [
         line
         for text in paragraphs
-        for line in textwrap.wrap(plain(text), WIDTH, subsequent_indent=indent)
+        for line in textwrap.wrap(plain(_REWORDED.get()(text)), WIDTH, subsequent_indent=indent)
     ]

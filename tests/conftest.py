@@ -1,7 +1,10 @@
-"""Settings for every test: no display, one BLAS thread per worker, repeatable examples."""
+"""Settings for every test: an empty folder, no display, one BLAS thread, repeatable examples."""
 
+import contextlib
 import math
 import os
+import tempfile
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,6 +17,27 @@ from hypothesis import settings
 
 settings.register_profile("dpstats", derandomize=True, deadline=None)
 settings.load_profile("dpstats")
+
+
+@contextlib.contextmanager
+def _elsewhere() -> Iterator[None]:
+    made = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    with made as folder, contextlib.chdir(folder):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _outside_of_the_checkout() -> Iterator[None]:
+    """What fixtures of modules write by relative names."""
+    with _elsewhere():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(_outside_of_the_checkout: None) -> Iterator[None]:
+    """What a test writes by relative names is found by no other test, and not in the checkout."""
+    with _elsewhere():
+        yield
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import ast
 import functools
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dpstats"
 
 # What any room may import: records, errors and arithmetic without behaviour towards private rows.
-COMMON = {"errors", "privacy", "stored", "tall", "text", "theory", "version"}
+COMMON = {"errors", "outputs", "privacy", "stored", "tall", "text", "theory", "version"}
 FRONT = {"cli", "federated", "marginaleffects", "models", "sklearn", "__init__", "__main__"}
 PRIVATE_SIDE = {"holders", "mechanisms"}
 # Rooms within a room; what stands beside them in the folder is shared by them.
@@ -29,6 +30,7 @@ CHAMBERS = {
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
+    "outputs": set(),
     "stored": set(),
     "tall": set(),
     "text": set(),
@@ -79,6 +81,7 @@ FORBIDDEN = [
 OTHER_RANDOMNESS = {
     "tables.coercion": "draws none: identifiers of that type are read as text",
     "accounting.chain": "the random name of a new ledger",
+    "outputs": "the random names of drafts",
     "federated.question": "the random name of a question",
     "design.public": "prototype rows drawn from the schema",
 }
@@ -436,13 +439,18 @@ MACHINE_PATH = re.compile(
 )
 
 
-def tracked() -> list[Path]:
-    """Text files of the repository, or of the unpacked source distribution."""
+def names_of_files() -> list[str]:
+    """All files of the repository, or some of the unpacked source distribution."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
-        names = [p for d in ("dpstats", "tests") for p in (ROOT / d).rglob("*.*")]
-    else:
-        names = [ROOT / name for name in listed.stdout.split("\0") if name]
+        found = [p for d in ("dpstats", "tests") for p in (ROOT / d).rglob("*.*")]
+        return [path.relative_to(ROOT).as_posix() for path in found]
+    return [name for name in listed.stdout.split("\0") if name]
+
+
+def tracked() -> list[Path]:
+    """Text files of the repository."""
+    names = [ROOT / name for name in names_of_files()]
     suffixes = {".py", ".md", ".toml", ".cff", ".json", ".yml", ".cfg", ".css", ".bib", ".sh", ""}
     return [p for p in names if p.is_file() and p.suffix in suffixes]
 
@@ -454,6 +462,37 @@ def test_no_file_names_a_registry_host_or_a_machine_path():
         if any(host in text for host in HOSTS) or MACHINE_PATH.search(text):
             wrong[path.name] = MACHINE_PATH.findall(text)
     assert not wrong
+
+
+LONGEST_NAME = 120
+# Names that no system refuses: plain characters, none of Windows' devices, no full stop at the end.
+NAME = re.compile(
+    r"(?!(con|prn|aux|nul|com\d|lpt\d)(\.|$))(?!.*\.$)[\w!#$%&'()+,.;=@\[\]^`{}~-]+",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def cannot_be_checked_out(names: list[str]) -> set[str]:
+    """Names that some system refuses, or takes for another one."""
+    alike = Counter(name.casefold() for name in names)
+    wrong = {name for name in names if len(name) > LONGEST_NAME or alike[name.casefold()] > 1}
+    return wrong | {n for n in names if not all(map(NAME.fullmatch, n.split("/")))}
+
+
+def test_every_system_can_check_out_every_file():
+    names = names_of_files()
+    assert names
+    assert not cannot_be_checked_out(names)
+
+
+WRONG_NAMES = '\n;é;a\tb;\x1b[1m;a ; a;a.;aux.py;d/NUL;a:b;"a";a*;a?;<a>;a|b;a\\b;Readme.md'
+
+
+@pytest.mark.parametrize("name", [*WRONG_NAMES.split(";"), "a" * (LONGEST_NAME + 1)])
+def test_the_check_of_names_sees(name):
+    good = ["README.md", ".ci/run", "tests/auxiliary.py", "docs/a-b_(c)+d.md", "a" * LONGEST_NAME]
+    assert not cannot_be_checked_out(good)
+    assert name in cannot_be_checked_out([*good, name])
 
 
 def test_contributing_names_every_room_and_no_file_that_is_gone():
@@ -506,7 +545,17 @@ def test_modules_and_functions_are_short():
 
 # Twins: one thing at two doors (a command and its function, a fast kernel and its witness, the same
 # question of two data sets).
-TWINS = {"cell_counts", "describe", "fit", "histogram", "load", "mean", "review", "schema"}
+TWINS = {
+    "cell_counts",
+    "compare",
+    "describe",
+    "fit",
+    "histogram",
+    "load",
+    "mean",
+    "review",
+    "schema",
+}
 
 
 def defined(kind: type[ast.AST]) -> dict[str, set[str]]:

@@ -23,6 +23,7 @@ from typing import Any
 from dpstats.accounting.events import Event, event_from_dict, event_to_dict
 from dpstats.accounting.filter import Composition
 from dpstats.errors import DPStatsError, LedgerError, OptionError, PlanError
+from dpstats.outputs import draft_in, sync_folder
 from dpstats.stored import json_of, read, record
 
 Budget = tuple[float, float]
@@ -358,8 +359,12 @@ def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_WAIT_SECONDS)
     # A rollback journal with a synced directory: a commit that returned survives a killed process
     # and a lost power supply, and the ledger stays one file.
-    connection.execute("PRAGMA synchronous = EXTRA")
-    connection.execute("PRAGMA fullfsync = ON")
+    try:
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA fullfsync = ON")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -377,30 +382,17 @@ def create(path: Path, epsilon: float | None, delta: float | None) -> None:
             f"{path.name} is gone but its journal is there: the ledger was deleted or moved while "
             "in use. Restore the file; a new ledger would forget what was spent."
         )
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
-        draft.touch(exist_ok=False)
-        with guard(path), contextlib.closing(connect(draft)) as connection:
-            write_schema(connection, make_header(epsilon, delta))
-        with contextlib.suppress(FileExistsError):  # another process was first: use its ledger
-            os.link(draft, path)
+        with draft_in(path.parent) as draft:
+            with guard(path), contextlib.closing(connect(draft)) as connection:
+                write_schema(connection, make_header(epsilon, delta))
+            with contextlib.suppress(FileExistsError):  # another process was first: use its ledger
+                os.link(draft, path)
     except OSError as error:
         raise LedgerError(
             f"No ledger can be made at {path}: {error}. Choose a folder on a local disk."
         ) from error
-    finally:
-        draft.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable, where the system can."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    sync_folder(path.parent)
 
 
 def write_schema(connection: sqlite3.Connection, header: Header) -> None:

@@ -14,6 +14,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
@@ -40,6 +41,7 @@ from dpstats.accounting.charge import Chargeable, check_same_promise, entry_of, 
 from dpstats.accounting.filter import Composition, costs
 from dpstats.accounting.standing import LedgerState, remaining, spent, state_of
 from dpstats.errors import LedgerError, OptionError, given, is_number
+from dpstats.outputs import check_name
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.text import html_text, plain, printable
 
@@ -93,6 +95,8 @@ class Ledger:
         self._path = path
         self._seen = chain
         self._memory = memory
+        if memory is not None:
+            weakref.finalize(self, memory.close)
         self._lock = threading.RLock()
 
     # -- opening
@@ -126,9 +130,11 @@ class Ledger:
         for name, value in (("epsilon", epsilon), ("delta", delta)):
             if value is not None and not is_number(value):
                 raise OptionError(f"{name}={given(value)}: a number is needed, the ceiling.")
-        where = Path(path)
+        where = check_name(path)
         if not where.exists():
             create(where, epsilon, delta)
+        if not where.is_file():
+            raise LedgerError(f"{where} is no file: a ledger is one file on a local disk.")
         with guard(where), contextlib.closing(connect(where)) as connection, _reading(connection):
             chain = verify(connection, where, thorough=True)
         asked = (epsilon, delta)
@@ -145,8 +151,9 @@ class Ledger:
     @classmethod
     def memory(cls, epsilon: float, delta: float) -> Ledger:
         """A ledger that does not outlive the process; a forked child would spend apart from it."""
+        header = make_header(epsilon, delta)
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        write_schema(connection, make_header(epsilon, delta))
+        write_schema(connection, header)
         return cls(None, verify(connection, None), connection)
 
     # -- looking

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import argparse
-import os
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpstats.errors import DataError
-from dpstats.results.delivery import FORMATS, deliver, numbers_file
+from dpstats.results.delivery import deliver
 
 if TYPE_CHECKING:
     from dpstats.accounting import Ledger
     from dpstats.models.model import Model
     from dpstats.privacy import Central, LabelOnly, Local
+    from dpstats.results.released import Released
 
     Privacy: TypeAlias = Central | Local | LabelOnly
 
 __all__ = [
     "add_answer",
+    "add_format",
     "add_model",
     "add_privacy",
     "answer",
+    "files_of",
+    "listed_levels",
+    "listed_names",
     "model_of",
+    "number_or_edges",
     "options_of",
     "privacy_of",
 ]
@@ -78,9 +84,37 @@ def add_model(parser: argparse.ArgumentParser, link: str = "--link") -> None:
     )
 
 
+def listed_names(text: str) -> tuple[str, ...]:
+    """Names between commas."""
+    return tuple(text.split(","))
+
+
+def listed_levels(text: str) -> list[float]:
+    """Numbers between commas."""
+    return [float(part) for part in text.split(",")]
+
+
+def number_or_edges(text: str) -> int | str | list[float]:
+    """A number of bins, or their edges between commas: "18," is one edge."""
+    if text == "auto" or "," not in text:
+        return text if text == "auto" else int(text)
+    return [float(part) for part in text.split(",") if part]
+
+
 def _numbers(text: str) -> int | tuple[int, ...]:
     numbers = tuple(int(part) for part in text.split(","))
     return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """A name and its value: a number, true or false, a list of these, or else a text."""
+    name, equals, value = text.partition("=")
+    if not (name.isidentifier() and equals):
+        raise ValueError
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _dispersion(text: str) -> float | str:
@@ -133,6 +167,33 @@ def model_of(arguments: argparse.Namespace, schema: Any, **rows: Any) -> Any:
     )
 
 
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """How text files of rows are written; `arguments.files(arguments)` is then ``data=``."""
+    parser.add_argument(
+        "--separator",
+        type=lambda text: {"tab": "\t", "\\t": "\t"}.get(text, text),
+        metavar="SEPARATOR",
+        help="between fields of CSV files: ',' (the default), ';', '|' or tab (that of .tsv files)",
+    )
+    parser.add_argument("--decimal", choices=[".", ","], help="decimal mark of CSV files: . or ,")
+    parser.add_argument(
+        "--records",
+        choices=["quoted", "lines"],
+        help="where records of CSV files end: at line feeds outside of quotes (the default), or "
+        "at each, for writers that do not quote",
+    )
+    parser.set_defaults(files=files_of)
+
+
+def files_of(arguments: argparse.Namespace) -> Any:
+    """The files of `add_format`, as they are declared to be written."""
+    import dpstats as dp
+
+    asked = {name: getattr(arguments, name) for name in ("separator", "decimal", "records")}
+    declared = {name: value for name, value in asked.items() if value is not None}
+    return dp.CSV(arguments.data, **declared) if declared else arguments.data
+
+
 def add_privacy(parser: argparse.ArgumentParser) -> None:
     """The schema and the guarantee."""
     parser.add_argument("--schema", type=Path, required=True, help="schema file (JSON)")
@@ -145,13 +206,24 @@ def add_privacy(parser: argparse.ArgumentParser) -> None:
         help="; ".join(f"{name}: {text}" for name, text in _TRUST.items()),
     )
     parser.add_argument(
+        "--large-delta", action="store_true", help="a delta of 1/n or more is meant"
+    )
+    parser.add_argument(
         "--neighbors",
         choices=["replace-one", "add-remove"],
         default="replace-one",
         help="whether the number of rows is public (replace-one, the default) or private",
     )
     parser.add_argument("--rows", type=int, help="with add-remove: public guess of their number")
-    parser.add_argument("--method", help="a name from dpstats.methods(); the default otherwise")
+    parser.add_argument("--method", help="a method by its name; the default otherwise")
+    parser.add_argument(
+        "--option",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="option of the method, such as clip=declared",
+    )
 
 
 def privacy_of(arguments: argparse.Namespace) -> Privacy:
@@ -166,19 +238,27 @@ def privacy_of(arguments: argparse.Namespace) -> Privacy:
 
     epsilon, delta, trust = arguments.epsilon, arguments.delta, arguments.trust
     if trust == "central":
-        return dp.Central(epsilon, delta, neighbors=arguments.neighbors, rows=arguments.rows)
+        return dp.Central(
+            epsilon,
+            delta,
+            neighbors=arguments.neighbors,
+            rows=arguments.rows,
+            large_delta=arguments.large_delta,
+        )
     if arguments.neighbors != "replace-one" or arguments.rows is not None:
         raise DataError(
             f"--trust {trust}: the number of rows is public there; leave out --neighbors, --rows."
         )
     if trust in ("local", "local-rounds"):
         return dp.Local(epsilon, delta, interactive=trust == "local-rounds")
-    return dp.LabelOnly(epsilon, delta, curator=trust == "label-curator")
+    curator, meant = trust == "label-curator", arguments.large_delta
+    return dp.LabelOnly(epsilon, delta, curator=curator, large_delta=meant)
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Method and its options."""
-    return {"method": arguments.method, "sparsity": getattr(arguments, "sparsity", None)}
+    sparsity = getattr(arguments, "sparsity", None)
+    return {"method": arguments.method, "sparsity": sparsity, **dict(arguments.option)}
 
 
 def add_answer(parser: argparse.ArgumentParser) -> None:
@@ -199,28 +279,32 @@ def add_answer(parser: argparse.ArgumentParser) -> None:
 
 def answer(arguments: argparse.Namespace, model: Model) -> None:
     """Charge, fit, write and print."""
-    out = arguments.out
-    if out is not None:
-        _check_out(out)
-    privacy, ledger = privacy_of(arguments), _ledger(arguments)
-    progress = False if arguments.quiet else None
-    with numbers_file(out) as numbers:
-        result = model.fit(
-            privacy,
-            ledger=ledger,
-            progress=progress,
+
+    def ask() -> Released:
+        return model.fit(
+            privacy_of(arguments),
+            ledger=_ledger(arguments),
+            progress=False if arguments.quiet else None,
             scratch=arguments.scratch,
             **options_of(arguments),
         )
-    deliver(result, numbers, out, summary=not arguments.quiet)
+
+    deliver(ask, arguments.out, summary=not arguments.quiet, inputs=_inputs(arguments))
 
 
-def _check_out(path: Path) -> None:
-    """What a fit is written to; looked at before it is paid for."""
-    if path.suffix not in FORMATS:
-        raise DataError(f"{path.name}: --out takes a name ending in {', '.join(FORMATS)}.")
-    if not os.access(path.parent, os.W_OK) or path.is_dir():
-        raise DataError(f"--out {path}: {path.parent} is no folder that can be written to.")
+def _inputs(arguments: argparse.Namespace) -> list[Path]:
+    """Files that a command reads or charges; of a folder of rows, what would be a file of it."""
+    from dpstats.tables.formats import SUFFIXES, paths_of
+
+    rows = [Path(each) for each in arguments.data if "://" not in each]
+    rows += paths_of([str(each) for each in rows]) or [] if rows else []
+    out = arguments.out
+    if out is not None and out.suffix.lower() in SUFFIXES:
+        folders = (each for each in rows if each.is_dir())
+        if any(folder.resolve() == out.parent.resolve() for folder in folders):
+            raise DataError(f"--out {out}: the rows are in that folder, and it would be one more.")
+    ledger = [] if arguments.ledger is None else [arguments.ledger]
+    return [arguments.schema, *ledger, *rows]
 
 
 def _ledger(arguments: argparse.Namespace) -> Ledger | None:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpstats.cli.arguments import answer, model_of, options_of, privacy_of
+from dpstats.cli.arguments import answer, files_of, model_of, options_of, privacy_of
 from dpstats.errors import DataError
 from dpstats.text import printable
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-__all__ = ["describe", "fit", "mean", "plan", "review", "show_ledger", "template"]
+__all__ = [
+    "compare",
+    "fit",
+    "plan",
+    "review",
+    "show",
+    "show_ledger",
+    "statistic",
+    "template",
+]
 
 
 def fit(arguments: argparse.Namespace) -> None:
@@ -21,26 +32,23 @@ def fit(arguments: argparse.Namespace) -> None:
     answer(arguments, model_of(arguments, _schema(arguments), data=_table(arguments)))
 
 
-def mean(arguments: argparse.Namespace) -> None:
-    """The mean of a column, or of each group."""
+def statistic(name: str, flags: Sequence[str], arguments: argparse.Namespace) -> None:
+    """The function of dpstats of this name, of the arguments that have these flags."""
     import dpstats as dp
-
-    grouped = {} if arguments.by is None else {"by": arguments.by}
-    answer(arguments, dp.mean(arguments.column, _table(arguments), _schema(arguments), **grouped))
-
-
-def describe(arguments: argparse.Namespace) -> None:
-    """Numbers of several columns."""
     from dpstats.models.descriptive import describe_model
 
-    answer(arguments, describe_model(_table(arguments), _schema(arguments), arguments.columns))
+    make: Any = {"describe": describe_model}.get(name) or getattr(dp, name)
+    values = {flag: getattr(arguments, flag.lstrip("-").replace("-", "_")) for flag in flags}
+    first = [value for flag, value in values.items() if flag[0] != "-"]
+    more = {f[2:]: value for f, value in values.items() if f[0] == "-" and value is not None}
+    answer(arguments, make(*first, data=_table(arguments), schema=_schema(arguments), **more))
 
 
 def _table(arguments: argparse.Namespace) -> Any:
     """The files, or a cluster that is to read them."""
     import dpstats as dp
 
-    files, scheduler = arguments.data, arguments.dask
+    files, scheduler = files_of(arguments), arguments.dask
     return files if scheduler is None else dp.Dask(scheduler).read(files)
 
 
@@ -48,6 +56,54 @@ def _schema(arguments: argparse.Namespace) -> Schema:
     from dpstats.tables.files import read_schema
 
     return read_schema(arguments.schema)
+
+
+def show(arguments: argparse.Namespace) -> None:
+    """A saved fit again."""
+    from dpstats.errors import OptionError
+    from dpstats.results.delivery import check_out, write_as
+
+    out, fit = arguments.out, _saved(arguments.results)
+    if out is not None:
+        check_out(out, [arguments.results])
+    if arguments.sources and not hasattr(type(fit), "sources"):
+        raise OptionError("--sources: this fit is of one table, and of no sites.")
+    if arguments.sources:
+        print(printable(fit.sources).to_string())
+    if arguments.error_bound:
+        print(fit.error_bound)
+    if not (arguments.sources or arguments.error_bound):
+        print(fit.summary(full=arguments.full, **_exp(arguments)))
+    if out is not None:
+        write_as(fit, out, [arguments.results])
+
+
+def compare(arguments: argparse.Namespace) -> None:
+    """Saved fits side by side."""
+    import dpstats as dp
+
+    fits = [_saved(path) for path in arguments.results]
+    names = arguments.names or [path.stem for path in arguments.results]
+    print(dp.compare(fits, names=list(names), **_exp(arguments)))
+
+
+def _exp(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {"exp": True} if arguments.exp else {}
+
+
+def _saved(path: Path) -> Any:
+    """The results in a file.
+
+    Raises
+    ------
+    DataError
+        If there is no such file.
+    """
+    import dpstats as dp
+
+    if not path.is_file():
+        raise DataError(f"{path}: no such file.")
+    return dp.load(path)
 
 
 def plan(arguments: argparse.Namespace) -> None:
@@ -60,7 +116,7 @@ def template(arguments: argparse.Namespace) -> None:
     """A schema with blanks."""
     from dpstats.tables.files import schema_template
 
-    made = schema_template(arguments.data, arguments.categorical, arguments.boolean)
+    made = schema_template(files_of(arguments), arguments.categorical, arguments.boolean)
     print(json.dumps(made.to_dict(), indent=2))
 
 

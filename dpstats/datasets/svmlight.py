@@ -76,7 +76,7 @@ def load_svmlight(
 
     path = Path(path)
     parts, line = [_empty()], 1
-    with _OPENERS.get(path.suffix, open)(path, "rb") as file:
+    with _OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
         while chunk := _whole_lines(file):
             parts.append(_parse(chunk, line, path.name))
             line += chunk.count(b"\n")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.design.blocks import TermColumns, plain_columns
 from dpstats.design.responses import KnownTerm, read_offset
 from dpstats.design.terms import Terms
-from dpstats.errors import DataError, SchemaError
+from dpstats.errors import DataError, SchemaError, scrubbed
 from dpstats.families import Family
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import named_columns
@@ -27,6 +27,7 @@ __all__ = [
     "matrix_of",
     "pairs_of",
     "shortest",
+    "width_of",
 ]
 
 Float = NDArray[np.float64]
@@ -114,6 +115,7 @@ def array_blocks(pairs: Float, names: Sequence[str] | None) -> list[TermColumns]
     return [block for block in blocks if block.names]
 
 
+@scrubbed
 def matrix_of(exog: Any, k: int) -> Any:
     """A design matrix given as such: ndarray or CSR array of shape (n, k), without a copy of it.
 
@@ -163,6 +165,7 @@ def _check_places(matrix: Any) -> None:
         )
 
 
+@scrubbed
 def column_of(values: Any, name: str, rows: int) -> Any:
     """A response or a known term given as such: one number per row.
 
@@ -178,3 +181,9 @@ def column_of(values: Any, name: str, rows: int) -> Any:
     if len(column) != rows:
         raise DataError(f"{name} has {len(column)} rows and exog {rows}.")
     return column
+
+
+def width_of(exog: Any) -> int:
+    """Columns of a matrix; 1 of what is none."""
+    shape = np.shape(exog) if not hasattr(exog, "shape") else exog.shape
+    return int(shape[1]) if len(shape) == 2 else 1

@@ -48,7 +48,7 @@ from dpstats.design.units import (
     standardize,
 )
 from dpstats.design.weights import KnownWeights
-from dpstats.errors import DataError, FormulaError, SchemaError
+from dpstats.errors import DataError, FormulaError, SchemaError, scrubbed
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import named_columns, row_count
@@ -280,6 +280,7 @@ class DeclaredDesign(Design):
 
     # -- reading rows --------------------------------------------------------------------------
 
+    @scrubbed
     def source(self, table: Any) -> Source:
         """Private rows of a table, to be read block by block.
 

@@ -9,6 +9,8 @@ import ast
 import re
 import warnings
 from collections.abc import Mapping
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,9 @@ from numpy.typing import NDArray
 
 from dpstats.design.formulas import parsed
 from dpstats.design.syntax import reason
-from dpstats.errors import FormulaError
+from dpstats.errors import DataError, FormulaError
 from dpstats.tables import named_columns, row_count
+from dpstats.tables.coercion import kind_of, to_float
 
 __all__ = [
     "applied",
@@ -36,6 +39,7 @@ __all__ = [
 
 Float = NDArray[np.float64]
 
+_NO_VALUES = "cSV"  # kinds of numpy's types: complex numbers, bytes, and what is no value of a row
 _LARGEST = 1_000  # entries of a captured variable that is kept
 
 
@@ -70,22 +74,37 @@ def frame_of(table: Any, names: tuple[str, ...]) -> pd.DataFrame:
     """Columns of a public table as formulaic knows them."""
     if not names:
         return pd.DataFrame(index=pd.RangeIndex(row_count(table)))
-    return pd.DataFrame({name: _column(c) for name, c in named_columns(table, names).items()})
+    columns = named_columns(table, names)
+    return pd.DataFrame({name: _column(name, column[:]) for name, column in columns.items()})
 
 
-def _column(values: Any) -> Any:
+def _column(name: str, values: Any) -> Any:
     """A public column as formulaic knows it; categories as they are.
 
     Extension numbers become floats, on which every transform works, and extension texts objects.
-    Lists come without a type; as these covariates are public, it is learned from the values.
+    Lists and objects come without a type; as these covariates are public, it is learned from the
+    values: if all of them are numbers of any kind, or true or false, they are numbers.
     """
     if isinstance(values.dtype, np.dtype):
-        return pd.Series(list(values)) if values.dtype.kind == "O" else values
+        if values.dtype.kind in _NO_VALUES:
+            raise DataError(
+                f"Column {name!r} has type {kind_of(values)}; a formula reads numbers, text, true "
+                "or false, and dates. Convert it first."
+            )
+        if values.dtype.kind != "O":
+            return values
+        series = pd.Series(list(values))
+        numeric = series.dtype == object and all(map(_is_number, series[~series.isna()]))
+        return to_float(values) if numeric else series
     if pd.api.types.is_numeric_dtype(values):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
     if isinstance(values.dtype, pd.StringDtype):
         return values.to_numpy(dtype=object, na_value=np.nan)
     return values
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (Real, Decimal, np.bool_))
 
 
 def materialized(

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.schema import Declaration, Numeric
+from dpstats.schema import Declaration
 from dpstats.tables.coercion import check_kind
 
 __all__ = ["Evaluate", "Layout", "RawBlock", "Source"]
@@ -17,8 +17,6 @@ __all__ = ["Evaluate", "Layout", "RawBlock", "Source"]
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Evaluate = Callable[[Mapping[str, Any]], Float]  # from coerced columns
-
-_NUMBERS = ("number", "boolean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +126,10 @@ class Layout:
         return np.array([*range(self.width), *there], dtype=np.intp)
 
     def check_kinds(self, columns: Mapping[str, Any], schema: Mapping[str, Declaration]) -> None:
-        """Covariates of a wrong type are mapped; a response that is no number is refused."""
+        """Refuse columns in which nothing that is declared can stand, by their types alone."""
         for name in self.columns:
             if name in columns:
-                declaration = schema[name]
-                counted = (*self.endog_declarations, *self.weight_declarations)
-                strict = name in (*counted, *self.subset_declarations)
-                strict = strict and isinstance(declaration, Numeric)
-                check_kind(columns[name], name, _NUMBERS if strict else declaration.accepts)
+                check_kind(columns[name], name, schema[name].kinds)
 
     def covariates(self) -> Layout:
         """The same design without its response, known term, weights and subset."""
@@ -205,10 +199,10 @@ class Source(Protocol):
         ...
 
     def astray(self, start: int, stop: int) -> Mask:
-        """Which values were outside of what is declared, and which missing: shape (m, 2, t).
+        """Which values were moved, missing, of no declared level, as declared: shape (m, 4, t).
 
-        Of the t inputs of the design, in the order of `Layout.inputs`. A value that is no declared
-        level counts as missing. Nothing is astray in a row of nobody.
+        Of the t inputs of the design, in the order of `Layout.inputs`. A value of no declared level
+        is missing, too, unless `Categorical.other` takes it. A row of nobody has no mark.
         """
         ...
 

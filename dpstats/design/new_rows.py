@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from dpstats.design.layout import Layout
 from dpstats.schema import Boolean, Categorical, Declaration, Numeric, Schema
 from dpstats.tables import named_columns
-from dpstats.tables.coercion import to_codes, to_float
+from dpstats.tables.coercion import to_float
 
 __all__ = ["Astray", "astray", "columns_of", "held_columns", "unheld", "without_range"]
 
 Float = NDArray[np.float64]
 
 _FARTHEST = 1e300  # numerical: where a value is held that is held to no declared range
-_UNSEEN = -2  # numerical: code of a level that is not declared
 
 
 class Astray(NamedTuple):
@@ -86,7 +85,7 @@ def _outside(values: Float, lower: float, upper: float) -> Astray:
 def _undeclared(column: Any, declaration: Categorical | Boolean) -> int:
     if isinstance(declaration, Categorical) and declaration.other is not None:
         return 0
-    return int(np.count_nonzero(to_codes(column, declaration._codes, _UNSEEN) == _UNSEEN))
+    return int(np.count_nonzero(declaration.places(column) == len(declaration.levels)))
 
 
 def columns_of(matrix: Any, places: tuple[int, ...]) -> dict[Any, Float]:

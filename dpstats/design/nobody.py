@@ -62,7 +62,7 @@ class Nobody:
 
     def astray(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Nothing is astray."""
-        return np.zeros((stop - start, 2, len(self._design.inputs)), np.bool_)
+        return np.zeros((stop - start, 4, len(self._design.inputs)), np.bool_)
 
     def under(self, layout: Layout) -> Nobody:
         """The same row."""

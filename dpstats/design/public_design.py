@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.arrays import column_of, matrix_of
+from dpstats.design.arrays import column_of, matrix_of, width_of
 from dpstats.design.evaluating import variables_of
 from dpstats.design.facts import Design
 from dpstats.design.fitted_formula import FittedFormula
 from dpstats.design.formulas import parsed, read_response
 from dpstats.design.layout import Layout, Source
 from dpstats.design.public_columns import PublicColumns, PublicRows, floats, usable
-from dpstats.design.public_subset import of_rows
-from dpstats.design.public_values import PublicValues, total_of
+from dpstats.design.public_subset import SomeRows, of_rows
+from dpstats.design.public_values import PublicValues, as_declared, known_names, total_of
 from dpstats.design.recipes import TERMS, VERSION, check_facts, public_facts
 from dpstats.design.responses import Response, response_of_column
 from dpstats.design.rows import KeptEntries, TableSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import Offset, Standardization, internal
-from dpstats.errors import DataError, FormulaError, SchemaError, TrustError
+from dpstats.errors import DataError, FormulaError, SchemaError, TrustError, scrubbed
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names, named_columns, row_count
@@ -114,8 +114,12 @@ class PublicDesign(Design):
         private = set(endog.declarations)
         public = [n for n in column_names(data) if n not in private and n != schema.unit]
         texts = {"formula": right, "offset": offset, "exposure": exposure}
-        for text in filter(None, texts.values()):
-            _check_public(formula, text, public, private)
+        read = {
+            name
+            for text in filter(None, texts.values())
+            for name in _public_names(formula, text, public, private)
+        }
+        data = as_declared(data, [n for n in public if n in read], schema)
         given = {"formula": right} | {
             name: _alone(name, text)
             for name, text in texts.items()
@@ -128,12 +132,18 @@ class PublicDesign(Design):
             "formula": formula,
             "schema": _of_response(schema, private).to_dict(),
             **{name: term.to_dict() for name, term in terms.items()},
-            **({} if some is None else {"subset": some.text}),
         }
         used = usable(found.matrix, list(terms["exog"].names), found.offset, found.own)
         made = _assemble(used, endog, family, schema, recipe, terms)
         rows = replace(made.rows, folder=found.folder, table=found.table)
-        return replace(made, covariates=rows if some is None else some.placed(rows))
+        made = replace(made, covariates=rows)
+        return made if some is None else made._of_rows(some)
+
+    def _of_rows(self, some: SomeRows) -> PublicDesign:
+        """The design made of some rows, in the table that they are of."""
+        recipe = {**self._recipe, "subset": some.text}
+        rows = some.placed(self.rows)
+        return replace(self, subset=some.text, covariates=rows, _recipe=recipe)
 
     @classmethod
     def of_arrays(
@@ -174,7 +184,7 @@ class PublicDesign(Design):
         """
         lower, upper = endog_bounds
         endog = response_of_column(endog_name, Numeric(float(lower), float(upper)), family)
-        matrix = floats(matrix_of(exog, _width(exog)))
+        matrix = floats(matrix_of(exog, width_of(exog)))
         given = {"offset": offset, "exposure": exposure}
         known = {
             name: to_float(column_of(values, name, matrix.shape[0]))
@@ -250,6 +260,7 @@ class PublicDesign(Design):
             raise DataError("The design of a result has no rows; make the model again to fit it.")
         return self.covariates
 
+    @scrubbed
     def source(self, table: Any) -> Source:
         """Private responses of a table, for the rows that are in use; a design of no columns.
 
@@ -331,15 +342,17 @@ def _sides(formula: Any) -> tuple[str, str]:
     return left, right
 
 
-def _check_public(formula: str, text: str, public: Sequence[str], private: set[str]) -> None:
-    """The response is private, also where a Python variable has its name."""
+def _public_names(formula: str, text: str, public: Sequence[str], private: set[str]) -> set[str]:
+    """Names in a text; the response is private, also where a Python variable has its name."""
     _, terms = parsed(formula, text, public)
-    both = sorted(variables_of(terms) & private)
+    names = variables_of(terms)
+    both = sorted(names & private)
     if both:
         raise FormulaError(
             f"Column {both[0]!r} is on both sides of {formula!r}: it is the private response, so "
             "no covariate may be made of it."
         )
+    return names
 
 
 def _of_response(schema: Schema, private: set[str]) -> Schema:
@@ -352,11 +365,6 @@ def _alone(name: str, text: Any) -> str:
     if not isinstance(text, str):
         raise FormulaError(f"{name} is a {type(text).__name__}; name a column or a term.")
     return f"0 + {{{text}}}"
-
-
-def _width(exog: Any) -> int:
-    shape = np.shape(exog) if not hasattr(exog, "shape") else exog.shape
-    return int(shape[1]) if len(shape) == 2 else 1
 
 
 def _assemble(
@@ -405,7 +413,7 @@ def _made(
     y_center, y_scale = recipe["y_units"]
     standardization = Standardization(center, scale, y_center, y_scale, recipe["intercept"])
     inner = internal(bounds, center, scale)
-    known = _known_names(recipe)
+    known = known_names(recipe)
     ends = recipe["offset_bounds"]
     return PublicDesign(
         formula=recipe.get("formula"),
@@ -438,13 +446,3 @@ def _made(
         _exposure=fitted.get("exposure"),
         _taken=None if recipe["taken"] is None else np.array(recipe["taken"], dtype=np.intp),
     )
-
-
-def _known_names(recipe: Mapping[str, Any]) -> list[str]:
-    """The known term in words."""
-    shown = {"offset": "{}", "exposure": "log({})"}
-    texts = {name: name for name in recipe.get("known", ())}
-    for name in shown:
-        if isinstance(recipe.get(name), Mapping):
-            texts[name] = recipe[name]["text"].removeprefix("0 + {").removesuffix("}")
-    return [shown[name].format(text) for name, text in texts.items()]

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from dpstats.design.by_blocks import AllRowsAtOnceError, BlockFormula
 from dpstats.design.fitted_formula import FittedFormula, may_read
-from dpstats.errors import DataError, FormulaError
+from dpstats.errors import DataError, FormulaError, scrubbed
+from dpstats.schema import Numeric, Schema
 from dpstats.tables import named_columns, streams
+from dpstats.tables.coercion import check_kind, is_object, to_float
 from dpstats.tables.scratch import arrays, bytes_of, check_space, scratch_folder
 from dpstats.tables.streams import Reading, Stream
 
-__all__ = ["AT_ONCE", "PublicValues", "total_of"]
+__all__ = ["AT_ONCE", "PublicValues", "as_declared", "known_names", "total_of"]
 
 Float = NDArray[np.float64]
 
@@ -189,3 +191,38 @@ def total_of(known: Mapping[str, Float]) -> Float:
         parts = [np.log(v) if name == "exposure" else v for name, v in known.items()]
     total: Float = np.sum(parts, axis=0)
     return total
+
+
+@scrubbed
+def as_declared(data: Any, read: Sequence[str], schema: Schema) -> Any:
+    """The table, where no type contradicts a declaration, and objects declared Numeric are numbers.
+
+    Covariates need no declaration; one that is there means the same as where they are private.
+
+    Raises
+    ------
+    DataError
+        If nothing that is declared can stand in a column of such a type.
+    """
+    declared = [name for name in read if name in schema]
+    columns = named_columns(data, declared)
+    for name, column in columns.items():
+        check_kind(column, name, schema[name].kinds)
+    numbers = {
+        name: to_float(column)
+        for name, column in columns.items()
+        if is_object(column) and isinstance(schema[name], Numeric)
+    }
+    if not numbers or isinstance(data, Stream):
+        return data
+    return {**named_columns(data, read), **numbers}
+
+
+def known_names(recipe: Mapping[str, Any]) -> list[str]:
+    """The known term in words."""
+    shown = {"offset": "{}", "exposure": "log({})"}
+    texts = {name: name for name in recipe.get("known", ())}
+    for name in shown:
+        if isinstance(recipe.get(name), Mapping):
+            texts[name] = recipe[name]["text"].removeprefix("0 + {").removesuffix("}")
+    return [shown[name].format(text) for name, text in texts.items()]

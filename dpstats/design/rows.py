@@ -184,7 +184,7 @@ class TableSource:
         start, stop = max(start, 0), min(stop, self._rows)
         inputs, places = self._layout.inputs, self._layout.positions.tolist()
         bounds = dict(zip(self._layout.lookups, self._layout.bounds[places], strict=True))
-        whole = np.zeros((2, len(inputs), max(stop - start, 0)), dtype=np.bool_)
+        whole = np.zeros((4, len(inputs), max(stop - start, 0)), dtype=np.bool_)
         found = whole.transpose(2, 0, 1)  # kept column by column, as it is filled
         for at, name in enumerate(inputs):
             declared = self._declarations.get(name)
@@ -196,7 +196,11 @@ class TableSource:
                 found[:, 0, at] = (numbers < ends[0]) | (numbers > ends[1])
                 found[:, 1, at] = np.isnan(numbers)
             else:
-                found[:, 1, at] = declared.clean(values)[1]
+                places, levels = declared.places(values), len(declared.levels)
+                found[:, 2, at] = places == levels
+                taken = getattr(declared, "other", None) is not None
+                found[:, 1, at] = (places < 0) | (found[:, 2, at] & (not taken))
+        found[:, 3] = ~found[:, :3].any(axis=1)
         if (inside := self._inside(start, stop)) is not None:
             found[~inside] = False
         return found

@@ -6,6 +6,8 @@ theorems about rows of norm K are stated at K = sqrt(d).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dpstats.estimators.sources import AVELLA, CAI, DUCHI, LI_FEDERATED, SCORE_ATTACK, WANG_XU, ZHU
 from dpstats.theory import Assumption, Citation, Rate
 
@@ -29,12 +31,14 @@ __all__ = [
     "NEWTON_UPPER",
     "NONINTERACTIVE_LOWER",
     "PUBLIC_ROWS",
+    "PUBLIC_SAMPLING",
     "SAMPLING",
     "SMALL_DELTA",
     "SMALL_EPS",
     "SPARSE_GLM_LOWER",
     "SPARSE_GLM_UPPER",
     "SPARSE_LOWER",
+    "SPARSE_PUBLIC_SAMPLING",
     "SPARSE_SAMPLING",
     "SPARSE_UPPER",
     "SUB_GAUSSIAN",
@@ -140,6 +144,18 @@ SPARSE_SAMPLING = Rate(
     "sqrt(s log(d)/n)",
     ZHU.at("Remark 2, the rate without privacy"),
     conjectured=True,
+)
+# The public Gram matrix is known up to sqrt(log(d)/m) in each entry, whatever n is. The proof of
+# Theorem 4 writes n for m: docs/corrections.md.
+SPARSE_PUBLIC_SAMPLING = replace(
+    SPARSE_SAMPLING,
+    formula="sqrt(s log(d)/n) + sqrt(s log(d)/m)",
+    source=ZHU.at("Remark 2, and Theorem 4 with the error of the public Gram matrix corrected"),
+)
+PUBLIC_SAMPLING = replace(
+    SAMPLING,
+    formula="sqrt(d/n) + sqrt(d/m)",
+    source=ZHU.at("Theorem 4, corrected and without thresholding"),
 )
 
 # Local, epsilon-DP messages.

@@ -16,14 +16,16 @@ from dpstats.estimators.federated.two_rounds import TwoRounds
 from dpstats.federated.choice import by_public_facts_over
 from dpstats.federated.collect import ask
 from dpstats.federated.folder import Folder, serve_in
-from dpstats.federated.question import Question
+from dpstats.federated.question import QUESTION_FILE, Question
 from dpstats.federated.signatures import answering, keys_in, private_key, public_key
+from dpstats.outputs import check_output, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dpstats.federated.network import Link
     from dpstats.federated.site import Site
+    from dpstats.results.released import Released
 
 __all__ = ["fit_over", "run_site"]
 
@@ -47,21 +49,27 @@ def run_site(site: Site, arguments: argparse.Namespace) -> None:
 
 def fit_over(question: Question, arguments: argparse.Namespace) -> None:
     """Ask the sites at a link or in a folder, combine what they answer, write and print it."""
-    from dpstats.results.delivery import deliver, numbers_file
+    from dpstats.results.delivery import deliver
 
     free = arguments.method is None and arguments.combine is None
-    asked, fresh = _kept(question, arguments.question, free)
-    with numbers_file(arguments.out) as numbers:
+    first, fresh = _kept(question, arguments.question, free)
+    named = ("schema", "key", "secret", "root_certificates", "question")
+    files = [path for name in named if (path := getattr(arguments, name)) is not None]
+    if arguments.question is not None:
+        check_output(arguments.question, QUESTION_FILE, files[:-1])
+
+    def answers() -> Released:
         with _carrier(arguments) as carrier:
-            wanted = _wanted(arguments.sites)
+            wanted, asked = _wanted(arguments.sites), first
             names = _joined(carrier.gather(wanted, arguments.join_timeout), asked)
             send = carrier.within(arguments.timeout).send
             if fresh and free:
                 asked = by_public_facts_over(asked, names, send)
             if arguments.question is not None and fresh:
-                arguments.question.write_bytes(asked.to_bytes() + b"\n")
-            found = ask(asked, names, send, False if arguments.quiet else None)
-        deliver(found, numbers, arguments.out, summary=not arguments.quiet)
+                write_output(arguments.question, QUESTION_FILE, asked.to_bytes() + b"\n")
+            return ask(asked, names, send, False if arguments.quiet else None)
+
+    deliver(answers, arguments.out, summary=not arguments.quiet, inputs=files)
 
 
 @contextmanager

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["add_commands"]
 
 
-def add_commands(commands: Any, add_model: Callable[..., None], model: Callable[..., Any]) -> None:
-    """Add the commands; `add_model` and `model` are those of other fits."""
+def add_commands(
+    commands: Any,
+    add_model: Callable[..., None],
+    model: Callable[..., Any],
+    add_format: Callable[..., None],
+) -> None:
+    """Add the commands; `add_model`, `model` and `add_format` are those of other fits."""
     federated = commands.add_parser("federated", help="ask sites that keep their rows")
     actions = federated.add_subparsers(required=True, metavar="ACTION")
 
@@ -47,11 +52,13 @@ def add_commands(commands: Any, add_model: Callable[..., None], model: Callable[
     answer = actions.add_parser("answer", help="write the answer to standard output")
     answer.add_argument("question", type=Path, help="file that `federated ask` wrote")
     _add_site(answer)
+    add_format(answer)
     answer.set_defaults(command=_answer)
 
     run = actions.add_parser("run", help="answer at a Flower link or in a folder until stopped")
     _add_link(run)
     _add_site(run)
+    add_format(run)
     run.add_argument(
         "--patience", type=float, default=600.0, help="seconds to dial a lost link; default: 600"
     )
@@ -242,7 +249,7 @@ def _site(arguments: argparse.Namespace) -> Site:
         raise DataError(f"{arguments.data}: no such file.")
     return Site(
         name,
-        arguments.data,
+        arguments.files(arguments),
         read_schema(arguments.schema),
         dp.Ledger.open(arguments.ledger, *ceiling),
         max_epsilon=arguments.max_epsilon,
@@ -266,7 +273,7 @@ def _answer(arguments: argparse.Namespace) -> None:
 def _combine(arguments: argparse.Namespace) -> None:
     from dpstats.federated import Question, combine
     from dpstats.federated.question import Reply
-    from dpstats.results.delivery import deliver, numbers_file
+    from dpstats.results.delivery import deliver
 
     messages = [_checked(path, arguments.site_keys) for path in arguments.answers]
     replies = [Reply.from_bytes(message) for message in messages]
@@ -276,9 +283,13 @@ def _combine(arguments: argparse.Namespace) -> None:
     asked = [reply.question for reply in replies if reply.question]
     if len(set(asked)) != 1:
         raise DataError("The answers are not all to one question.")
-    found = combine(Question.from_bytes(asked[0]), dict(zip(names, messages, strict=True)))
-    with numbers_file(arguments.out) as numbers:
-        deliver(found, numbers, arguments.out, summary=not arguments.quiet)
+    question, answers = Question.from_bytes(asked[0]), dict(zip(names, messages, strict=True))
+    deliver(
+        lambda: combine(question, answers),
+        arguments.out,
+        summary=not arguments.quiet,
+        inputs=arguments.answers,
+    )
 
 
 def _checked(path: Path, folder: Path | None) -> bytes:

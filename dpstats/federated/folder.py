@@ -9,7 +9,6 @@ and the same question finds its answer again.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 from dpstats.errors import DataError
 from dpstats.federated.pace import Pace
 from dpstats.federated.signatures import bare, signed, verified
+from dpstats.outputs import replace_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import (
@@ -237,9 +237,8 @@ def _digest(message: bytes) -> str:
 
 
 def _write(path: Path, message: bytes) -> None:
-    """A new file that is there as a whole or not at all; whatever has its name is not followed."""
-    number, made = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    with os.fdopen(number, "wb") as file:
-        file.write(message)
-    Path(made).chmod(0o644)
-    Path(made).replace(path)
+    """A file that others may read, there whole or not at all; a link in its place is replaced.
+
+    Its name has the digest of what is in it, so what is replaced is half a copy of it at most.
+    """
+    replace_file(path, message, mode=0o644)

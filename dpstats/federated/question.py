@@ -12,15 +12,26 @@ from typing import Any
 from dpstats import version
 from dpstats.design import Design, design_from_dict
 from dpstats.errors import OptionError
+from dpstats.outputs import json_kind
 from dpstats.privacy import Federated
 from dpstats.results import Released
 from dpstats.results.archive import encode, privacy_from_dict, privacy_to_dict
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.stored import is_version, json_of, plain_json, reading, record
 
-__all__ = ["VERSION", "Question", "Reply", "call", "from_message", "is_call", "to_message"]
+__all__ = [
+    "QUESTION_FILE",
+    "VERSION",
+    "Question",
+    "Reply",
+    "call",
+    "from_message",
+    "is_call",
+    "to_message",
+]
 
 FORMAT, VERSION = "dpstats.question", 1
+QUESTION_FILE = json_kind("question that dpstats wrote", FORMAT)
 _REPLY, _CALL = "dpstats.answer", "dpstats.call"
 _LONGEST = 4_000_000  # bytes of a message
 _NONCE = 16  # bytes

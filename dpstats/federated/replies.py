@@ -6,8 +6,11 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from dpstats.outputs import FileKind, FilePath, check_output
 
 __all__ = ["Replies"]
 
@@ -15,6 +18,20 @@ _TABLE = (
     "CREATE TABLE IF NOT EXISTS replies "
     "(nonce TEXT PRIMARY KEY, digest TEXT NOT NULL, reply BLOB) WITHOUT ROWID"
 )
+
+
+def _is_replies(path: Path) -> bool:
+    find = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=30)
+        ) as connection:
+            return connection.execute(find).fetchall() == [("replies",)]
+    except sqlite3.DatabaseError:
+        return False
+
+
+_REPLIES_FILE = FileKind("file of replies", _is_replies)
 
 
 class Replies:
@@ -25,12 +42,13 @@ class Replies:
     whoever asks again gets the same bytes, which tell nothing new.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self._path = None if path is None else Path(path)
+    def __init__(self, path: FilePath | None = None, inputs: Iterable[FilePath] = ()) -> None:
+        self._path = None if path is None else check_output(path, _REPLIES_FILE, inputs)
         self._lock = threading.Lock()
         self._memory = None
         if self._path is None:
             self._memory = sqlite3.connect(":memory:", check_same_thread=False)
+            weakref.finalize(self, self._memory.close)
         elif not self._path.exists():
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
         with self._connection() as connection:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dpstats.errors import DataError
 from dpstats.federated.question import Reply
@@ -56,15 +56,7 @@ def private_key(path: str | os.PathLike[str]) -> EllipticCurvePrivateKey:
     DataError
         If it is no such file.
     """
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-
-    try:
-        key = load_ssh_private_key(Path(path).read_bytes(), None)
-    except Exception as error:  # what is in a file that is none may not be shown
-        raise _unreadable(path, error, "private") from None
-    if not isinstance(key, EllipticCurvePrivateKey):
-        raise _unreadable(path, TypeError(), "private")
+    key: EllipticCurvePrivateKey = _key(path, "private")
     return key
 
 
@@ -76,15 +68,7 @@ def public_key(path: str | os.PathLike[str]) -> EllipticCurvePublicKey:
     DataError
         If it is no such file.
     """
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-    from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-
-    try:
-        key = load_ssh_public_key(Path(path).read_bytes())
-    except Exception as error:
-        raise _unreadable(path, error, "public") from None
-    if not isinstance(key, EllipticCurvePublicKey):
-        raise _unreadable(path, TypeError(), "public")
+    key: EllipticCurvePublicKey = _key(path, "public")
     return key
 
 
@@ -102,11 +86,31 @@ def keys_in(folder: str | os.PathLike[str]) -> Mapping[str, EllipticCurvePublicK
     return found
 
 
-def _unreadable(path: str | os.PathLike[str], error: Exception, kind: str) -> DataError:
-    return DataError(
-        f"{path}: no {kind} key ({type(error).__name__}). "
-        "`ssh-keygen -t ecdsa -b 384 -N '' -f NAME` makes NAME and NAME.pub."
-    )
+def _key(path: str | os.PathLike[str], kind: Literal["private", "public"]) -> Any:
+    """Every key comes from here: what is signed or verified needs one, and needs cryptography."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import ssh
+    except ImportError:
+        raise DataError(
+            f"{path}: keys and signatures need cryptography: pip install 'dpstats[signed]'."
+        ) from None
+    try:
+        data = Path(path).read_bytes()
+        if kind == "private":
+            key: Any = ssh.load_ssh_private_key(data, None)
+            fits = isinstance(key, ec.EllipticCurvePrivateKey)
+        else:
+            key = ssh.load_ssh_public_key(data)
+            fits = isinstance(key, ec.EllipticCurvePublicKey)
+        if not fits:
+            raise TypeError
+    except Exception as error:  # what is in a file that is none may not be shown
+        raise DataError(
+            f"{path}: no {kind} key ({type(error).__name__}). "
+            "`ssh-keygen -t ecdsa -b 384 -N '' -f NAME` makes NAME and NAME.pub."
+        ) from None
+    return key
 
 
 def signed(message: bytes, key: EllipticCurvePrivateKey | None, role: Role) -> bytes:

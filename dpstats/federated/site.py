@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from dpstats.results.privacy_report import PrivacyReport
 from dpstats.schema import Schema
 from dpstats.tables import named_columns
 from dpstats.tables.files import check_file, read_table
+from dpstats.tables.formats import CSV
 
 __all__ = ["MODELS", "TOO_SMALL", "Site", "Sites", "counted_at", "is_too_small", "plan_at"]
 
@@ -50,8 +50,8 @@ class Site:
     ----------
     name : str
         Under which the others know it.
-    data : table or path
-        Private rows; a path ends in ``.csv`` or ``.parquet``.
+    data : table, path or CSV
+        Private rows; a path ends in ``.csv``, ``.tsv``, ``.gz`` or ``.parquet``.
     schema : Schema
         The site's own declaration. A question with another one is refused.
     ledger : Ledger, optional
@@ -105,8 +105,13 @@ class Site:
         unknown = sorted(set(self.allow) - set(MODELS))
         if unknown:
             raise OptionError(f"allow={unknown}: sites answer {', '.join(MODELS)}.")
-        object.__setattr__(self, "_replies", replies := Replies(self.replies))
+        object.__setattr__(self, "_replies", replies := Replies(self.replies, self._files()))
         object.__setattr__(self, "_fits", OpenFits(self.name, replies))
+
+    def _files(self) -> list[str | os.PathLike[str]]:
+        """What it reads and charges, where that is a file."""
+        ledger = None if self.ledger is None else self.ledger.path
+        return [each for each in (self.data, ledger) if isinstance(each, (str, os.PathLike))]
 
     def __repr__(self) -> str:
         return f"<site {self.name!r}>"
@@ -223,7 +228,7 @@ class Site:
         if not _is_path(self.data):
             return self.data
         try:
-            return read_table(Path(self.data), self.schema)
+            return read_table(self.data, self.schema)
         except DPStatsError as error:  # the others need not know which files there are
             raise RefusedError("its table cannot be read") from error
 
@@ -287,7 +292,7 @@ def is_too_small(name: str, plan: Plan, asked: Question) -> bool:
 
 
 def _is_path(data: Any) -> bool:
-    return isinstance(data, (str, os.PathLike))
+    return isinstance(data, (str, os.PathLike, CSV))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -327,7 +332,7 @@ class Sites(Mapping[str, Any]):
             return cls(_split(data, sites))
         if several:
             for path in filter(_is_path, data.values()):
-                check_file(Path(path))
+                check_file(path)
             made = {str(name): table for name, table in data.items()}
             if len(made) < len(data):
                 raise DataError(f"A name stands for two sites: {', '.join(map(repr, data))}.")

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError, PlanError
+from dpstats.errors import DataError, PlanError, scrubbed
 from dpstats.holders.device import count_of
-from dpstats.holders.sealed import sealed
 from dpstats.holders.transcript import RecordingHolder
 from dpstats.mechanisms.draws import drawn
 from dpstats.mechanisms.lots import BLOCK, Lots
@@ -63,7 +62,7 @@ class Clients(RecordingHolder):
 
     remarks = (SIMULATED,)
 
-    @sealed
+    @scrubbed
     def __init__(
         self,
         source: Source,
@@ -109,7 +108,7 @@ class Clients(RecordingHolder):
         if waiting.size:
             yield waiting
 
-    @sealed
+    @scrubbed
     def collect(self, question: DeviceQuestion, part: int) -> Messages:
         """Ask the devices of round `part`; see `LocalHolder.collect`."""
         check_question(question, self._plan)

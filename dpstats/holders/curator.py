@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Gaussian
 from dpstats.design import Nobody
-from dpstats.errors import PlanError
+from dpstats.errors import PlanError, scrubbed
 from dpstats.holders.rows import ResidentRows
-from dpstats.holders.sealed import sealed
 from dpstats.holders.transcript import RecordingHolder
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import Noise
@@ -62,7 +61,7 @@ class Curator(RecordingHolder):
         On names, types or shape; never on values.
     """
 
-    @sealed
+    @scrubbed
     def __init__(
         self,
         source: Source,
@@ -90,7 +89,7 @@ class Curator(RecordingHolder):
         self._rows = store(self._source, design, self._max_rows, self._lots)
         self._of_units = design.schema is not None and design.schema.unit is not None
 
-    @sealed
+    @scrubbed
     def rescale(self, design: Design, found: Mapping[int, tuple[float, float]]) -> None:
         """Hold the same rows in the coordinates of a design with released scales."""
         source = design.reread(self._source)
@@ -101,7 +100,7 @@ class Curator(RecordingHolder):
         """These are asked next, of all rows: they may be read once for all of them."""
         self._rows.foresee(queries)
 
-    @sealed
+    @scrubbed
     def ask(self, query: Query, slot: str, part: int = 0) -> Answer:
         """Answer `query` once with the noise planned under `slot`; see `Holder.ask`."""
         mechanism = self._plan.mechanism(slot)
@@ -131,7 +130,7 @@ class Curator(RecordingHolder):
         )
         return Answer(query.decode(noisy), self._plan.noise(query, slot))
 
-    @sealed
+    @scrubbed
     def compare(self, search: Search, slot: str, at: int) -> Answer:
         """One comparison of a search: the noisy balance of its candidate at a position.
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError
-from dpstats.holders.sealed import sealed
+from dpstats.errors import DataError, scrubbed
 from dpstats.holders.wire import ID_BYTES, Envelope, fingerprint, pack
 from dpstats.mechanisms.draws import drawn
 from dpstats.mechanisms.noise import Noise
@@ -88,7 +87,7 @@ class Device:
         self._stream = noise.start()
         self._seeded = noise.reproducible
 
-    @sealed
+    @scrubbed
     def send(self, record: Mapping[str, object]) -> bytes:
         """The message of `record`, a mapping from column names to values.
 
@@ -104,7 +103,7 @@ class Device:
             )
         return self.send_all(self._table(record))[0]
 
-    @sealed
+    @scrubbed
     def send_all(self, table: object) -> list[bytes]:
         """Messages of the rows of a table, each as from a device of its own."""
         source = self._design.source(table)

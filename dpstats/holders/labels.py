@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError, PlanError
-from dpstats.holders.sealed import sealed
+from dpstats.errors import DataError, PlanError, scrubbed
 from dpstats.holders.transcript import RecordingHolder
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import Noise
@@ -80,7 +79,7 @@ class Labels(RecordingHolder):
         Called with the slot after each answer; for progress.
     """
 
-    @sealed
+    @scrubbed
     def __init__(
         self,
         source: Source,
@@ -122,7 +121,7 @@ class Labels(RecordingHolder):
             return np.arange(len(self._lots))
         return np.sort(self._lots.dealt(branch - 1, 2))
 
-    @sealed
+    @scrubbed
     def ask(
         self, query: LabelSum | RandomizedLabels | RandomizedMarks, slot: str, part: int = 0
     ) -> Answer:

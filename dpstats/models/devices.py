@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dpstats import estimators
 from dpstats.channels import channel
 from dpstats.design import Design, design_from_dict
-from dpstats.errors import DataError, OptionError, PlanError
+from dpstats.errors import DataError, DPStatsError, OptionError, PlanError
 from dpstats.holders.collector import MessageCollector, ReceivedMessages
 from dpstats.holders.device import Device, count_of
 from dpstats.holders.wire import HEADER_BYTES
@@ -31,6 +31,7 @@ from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.models.asked import check_asked
 from dpstats.models.door import concluded
 from dpstats.models.saved_arrays import archive_in, array_of, moments_of
+from dpstats.outputs import FileKind, write_output
 from dpstats.protocol import DeviceQuestion, Plan
 from dpstats.queries.cell_messages import message_of
 from dpstats.results import Released as Results
@@ -353,8 +354,13 @@ class Collector:
         return warned_of(concluded(self._method, received, self.design, plan), stacklevel=3)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file: an ``.npz`` archive, replaced at once, without pickles."""
-        target = Path(path)
+        """Write everything to a file: an ``.npz`` archive, replaced at once, without pickles.
+
+        Raises
+        ------
+        OptionError
+            If the path names no file that can be made, or something there that is no collector.
+        """
         written: dict[str, Any] = {"header": np.array(self._header())}
         if self._public is not None:
             written["public"] = self._public
@@ -362,12 +368,9 @@ class Collector:
             written |= {
                 f"{collector.turn}/{key}": value for key, value in collector.state().items()
             }
-        part = target.with_name(target.name + ".part")
-        with part.open("wb") as file:
-            np.savez_compressed(file, **written)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
+        content = io.BytesIO()
+        np.savez_compressed(content, **written)
+        write_output(path, _COLLECTOR_FILE, content.getvalue())
 
     def _header(self) -> str:
         return json.dumps(
@@ -417,6 +420,17 @@ class Collector:
 def _channel_to_dict(question: DeviceQuestion) -> dict[str, Any]:
     c = question.channel
     return {"name": c.name, "dim": c.dim, "epsilon": c.epsilon, "delta": c.delta}
+
+
+def _is_collector(path: Path) -> bool:
+    try:
+        with path.open("rb") as file, archive_in(file, path) as archive:
+            return bool(_opened(str(array_of(archive, "header", _LONG)), _COLLECTOR))
+    except (DPStatsError, KeyError):
+        return False
+
+
+_COLLECTOR_FILE = FileKind("collector that dpstats saved", _is_collector)
 
 
 def _opened(text: Any, kind: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger, LedgerState
 from dpstats.design import Design, Source
-from dpstats.errors import DataError, FeasibilityWarning, OptionError
+from dpstats.errors import DataError, FeasibilityWarning, OptionError, without_frames
 from dpstats.holders import (
     Clients,
     Curator,
@@ -26,7 +26,6 @@ from dpstats.holders import (
     ResidentRows,
     check_responses,
 )
-from dpstats.holders.sealed import without_frames
 from dpstats.holders.store import OpenStore
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.privacy import Central, LabelOnly, Local, Neighbors
@@ -69,14 +68,14 @@ def fit(
     del prepared
     assert source is not None
     noise = SafeNoise() if noise is None else noise
-    store = _store(reading, design, estimator, plan, scratch)
-    if isinstance(plan.privacy, LabelOnly):
-        check_responses(len(source))
-    for message in plan.warnings:
-        warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
-    ledger = _charged(plan, label, ledger, noise)
     holder: Clients | Labels | Curator | None = None
     try:
+        store = _store(reading, design, estimator, plan, scratch)
+        if isinstance(plan.privacy, LabelOnly):
+            check_responses(len(source))
+        for message in plan.warnings:
+            warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
+        ledger = _charged(plan, label, ledger, noise)
         report = reporter(plan, progress)
         if report is not None and reading is not None and reading.counted:
             reading.on_rows = report.reading(reading.rows)
@@ -166,8 +165,8 @@ def open_to_questions(
     del prepared
     assert source is not None
     noise = SafeNoise() if noise is None else noise
-    ledger = _charged(plan, label, ledger, noise)
     try:
+        ledger = _charged(plan, label, ledger, noise)
         return Curator(source, design, plan, noise), ledger.state()
     except BaseException as error:
         raise without_frames(error) from None

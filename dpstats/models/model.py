@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dpstats import estimators, federated
 from dpstats.accounting import Ledger
 from dpstats.design import Design, PublicDesign
-from dpstats.errors import DataError, FormulaError, OptionError, SchemaError, TrustError
+from dpstats.errors import DataError, FormulaError, OptionError, SchemaError, TrustError, frameless
 from dpstats.federated import Question, Site, Sites
 from dpstats.mechanisms.noise import Noise
 from dpstats.models import door
@@ -349,8 +349,7 @@ class Model:
             )
         if public is not None:
             raise OptionError("Federated(...): public= is not answered by sites.")
-        if sparsity is not None:
-            options = {**options, "sparsity": sparsity}
+        options = options if sparsity is None else {**options, "sparsity": sparsity}
         question = federated.question_for(
             self.kind, self._design(privacy), privacy, method, options
         )
@@ -361,6 +360,7 @@ class Model:
             question = federated.by_public_facts(question, sites)
         return question, sites
 
+    @frameless
     def _prepared(
         self,
         privacy: Privacy,

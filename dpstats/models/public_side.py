@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dpstats.design import PublicDesign
-from dpstats.errors import DataError
-from dpstats.holders.sealed import without_frames
+from dpstats.errors import DataError, without_frames
 from dpstats.models import door
 from dpstats.protocol.progress import reading_reporter
 from dpstats.tables.streams import Scratch, Stream

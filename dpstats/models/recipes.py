@@ -10,7 +10,15 @@ from typing import Any, Protocol
 
 from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
 from dpstats.design.mistakes import is_mistaken
-from dpstats.errors import DataError, FormulaError, OptionError, SchemaError, TrustError, given
+from dpstats.errors import (
+    DataError,
+    FormulaError,
+    OptionError,
+    SchemaError,
+    TrustError,
+    given,
+    scrubbed,
+)
 from dpstats.families import BINOMIAL, GAUSSIAN, MULTINOMIAL, Family
 from dpstats.federated import Sites
 from dpstats.models.effects import with_effects
@@ -265,10 +273,15 @@ def level_term(name: str, declared: Schema) -> str:
     return f"C({quoted(name)})" if factor else term(name)
 
 
+@scrubbed
 def check_numbers(data: Any, columns: Sequence[str], schema: Schema) -> None:
-    """Refuse a table that holds something else than numbers in these columns, if there is one."""
+    """Refuse a table that holds something else than numbers in these columns, if there is one.
+
+    What names units may be of any type.
+    """
     if data is not None:
-        for name, column in named_columns(stream_of(data, schema), columns).items():
+        numbers = [name for name in columns if name != schema.unit]
+        for name, column in named_columns(stream_of(data, schema), numbers).items():
             check_kind(column, name, ("number", "boolean"))
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -21,7 +20,7 @@ Array = NDArray[np.float64]
 _SMALL = 2**16  # bytes of a short array
 
 
-def archive_in(content: io.BytesIO, path: Path) -> Any:
+def archive_in(content: IO[bytes], path: Path) -> Any:
     """The arrays of a file.
 
     Raises

@@ -16,6 +16,7 @@ from dpstats.protocol.comparing import (
     GroupMeansEstimate,
     VarianceEstimate,
 )
+from dpstats.protocol.data_check import CheckEstimate
 from dpstats.protocol.descriptive import (
     CountsEstimate,
     CrosstabEstimate,
@@ -47,6 +48,7 @@ from dpstats.protocol.plan import Answer, Mechanism, NoiseLaw, Options, Plan, Re
 __all__ = [
     "WEIGHTED_DOWN",
     "Answer",
+    "CheckEstimate",
     "ClassificationEstimate",
     "CoefficientEstimate",
     "CorrelationEstimate",

@@ -221,7 +221,7 @@ class Plan:
             rows = list(zip(self.parameters, self._expected(), strict=True))
             lines += ["", *_listed(what, rows[:_LISTED])]
             if (left := len(rows) - _LISTED) > 0:
-                lines += [f"and {left:,} more, in plan.parameters and plan.predicted_se."]
+                lines += wrap([f"and {left:,} more, in plan.parameters and plan.predicted_se."])
         if not math.isnan(self.privacy_share):
             where = "At the lower end of" if self.predicted_range else "Of"
             whose = "their variance" if self.predicted_se else "the variance of estimates"

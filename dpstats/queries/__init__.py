@@ -16,7 +16,7 @@ from dpstats.queries.base import Contribution, Query
 from dpstats.queries.blocks import Block, Geometry
 from dpstats.queries.candidates import CandidateLosses
 from dpstats.queries.cell_messages import CellMessage
-from dpstats.queries.cells import AstrayCounts, ColumnCells
+from dpstats.queries.cells import AstrayCounts, ColumnCells, DeclaredCounts
 from dpstats.queries.completed import Completed, ObservedPairs
 from dpstats.queries.coordinates import CoordinateScores, CoordinateSums, PeeledScores
 from dpstats.queries.expected_scores import ExpectedScores, PeeledExpectedScores, ShownRows
@@ -83,6 +83,7 @@ __all__ = [
     "CoordinateScores",
     "CoordinateSums",
     "Count",
+    "DeclaredCounts",
     "ExpectedScores",
     "FarDirections",
     "Geometry",

@@ -8,13 +8,10 @@ know.
 from __future__ import annotations
 
 import math
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_type_hints
 
 import numpy as np
 
@@ -28,7 +25,7 @@ from dpstats.families.signs import SignedFamily
 from dpstats.queries.base import Query
 from dpstats.queries.labels import LabelQuery
 from dpstats.queries.selected import Selected
-from dpstats.stored import is_version, read, reading, record, shown
+from dpstats.stored import alternatives, is_version, read, reading, record, shown
 from dpstats.tall import LazyRows, blocks
 
 __all__ = ["QUERIES", "query_from_dict", "query_to_dict"]
@@ -179,7 +176,8 @@ def _special(kind: type[Any], key: str, value: dict[str, Any]) -> Any:
         made = record(_LOSSES[name], value[name], f"{name} family")
     else:
         made = _matrix(read(dict, value["sparse"], "matrix"))
-    if not _fits(made, _hints(kind).get(key)):  # type: ignore[arg-type]
+    hint = get_type_hints(kind).get(key)
+    if not any(_fits(made, each) for each in alternatives(hint)):
         raise PlanError(f"{key} of {kind.__name__} may not be a {type(made).__name__}.")
     return made
 
@@ -196,17 +194,10 @@ def _matrix(parts: dict[str, Any]) -> Any:
     return coo_array((read(numbers, parts["values"], "values"), places), shape=shape).tocsr()
 
 
-@cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
-
-
 def _fits(made: Any, hint: Any) -> bool:
-    """Whether a rebuilt parameter is of the annotated type."""
+    """Whether a rebuilt parameter is of an annotated type."""
     if hint is Query:
         return hasattr(made, "geometry") and not isinstance(made, Selected)
     if hint is Channel:
         return hasattr(made, "event")
-    if isinstance(hint, types.UnionType):
-        return any(_fits(made, part) for part in typing.get_args(hint))
     return isinstance(hint, type) and isinstance(made, hint)

@@ -56,14 +56,14 @@ class AstrayMessage:
 
         Parameters
         ----------
-        astray : ndarray of bool of shape (m, 2, t)
-            Which values were outside of what is declared, and which missing.
+        astray : ndarray of bool of shape (m, 2 or more, t)
+            Which values were outside of what is declared, and which missing; see `Source.astray`.
 
         Returns
         -------
         ndarray of shape (m, dim)
         """
-        marks = astray.reshape(len(astray), self.dim - 1)
+        marks = astray[:, :2].reshape(len(astray), self.dim - 1)
         several = marks.sum(axis=1)
         made = np.empty((len(astray), self.dim))
         made[:, 0] = several == 0

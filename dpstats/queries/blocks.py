@@ -171,7 +171,8 @@ class Block:
         All rows as they were read, of shape (m, d + 1), the response last: in the user's units, on
         no grid, NaN where missing; a store looks them up, too.
     astray : callable
-        Which values of all rows were outside of what is declared, and which missing: (m, 2, t).
+        Which values of all rows were moved, missing, of no declared level, or as declared:
+        (m, 4, t); see `Source.astray`.
     """
 
     x: Array | Floats | csr_array

@@ -16,7 +16,7 @@ from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import Array, Block, Ints
 from dpstats.queries.scalar import increasing
 
-__all__ = ["AstrayCounts", "ColumnCells"]
+__all__ = ["AstrayCounts", "ColumnCells", "DeclaredCounts"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class AstrayCounts(AsRead):
     def total(self, block: Block) -> Ints:
         """Counts of those outside, then of those missing, in each group."""
         assert block.astray is not None
-        found = block.astray()
+        found = block.astray()[:, :2]
         if found.shape[2] != sum(self.sizes):
             raise PlanError(f"{sum(self.sizes)} inputs were asked for; rows have {found.shape[2]}.")
         starts = np.cumsum([0, *self.sizes[:-1]])
@@ -76,6 +76,59 @@ class AstrayCounts(AsRead):
     def decode(self, answer: Array) -> Array:
         """Noisy counts of shape (2, g): outside, and missing."""
         return answer.reshape(2, -1)
+
+
+@dataclass(frozen=True)
+class DeclaredCounts(AsRead):
+    """How many values of each of k inputs are as declared, missing, and outside of it.
+
+    Outside is a number beyond its range, and a value of no declared level, whether or not another
+    level takes it. Of units with several rows the number of units is counted, too.
+
+    Guarantee: a value is in one of the three cells of its input, and a row begins at most one unit.
+    So a row contributes a vector of zeros and at most g ones, of norm sqrt(g), where g is k, or
+    k + 1 with units. Two such vectors make no obtuse angle: replacing a row moves the answer by at
+    most sqrt(2 g), adding or removing it by sqrt(g), a unit of up to m rows by m times that.
+
+    Parameters
+    ----------
+    inputs : int
+        Columns of the table that the design reads.
+    units : bool
+        Whether units are counted.
+    """
+
+    inputs: int
+    units: bool = False
+    name: ClassVar[str] = "values by what is declared"
+    norm: ClassVar[Norm] = "l2"
+
+    def __post_init__(self) -> None:
+        if self.inputs < 1:
+            raise PlanError(f"inputs={self.inputs}: at least one is needed.")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The number of inputs, and whether units are counted."""
+        return {"inputs": self.inputs, "units": self.units}
+
+    def total(self, block: Block) -> Ints:
+        """Counts (as declared, missing, outside) of each input; then units."""
+        assert block.astray is not None
+        moved, lost, unlisted, declared = block.astray().transpose(1, 0, 2)
+        if declared.shape[1] != self.inputs:
+            raise PlanError(f"{self.inputs} inputs were asked for; rows have {declared.shape[1]}.")
+        cells = [declared, lost & ~unlisted, moved | unlisted]
+        counts = np.stack([c.sum(axis=0, dtype=np.int64) for c in cells], axis=1).ravel()
+        if not self.units:
+            return counts
+        of_somebody = np.logical_or.reduce([c[:, 0] for c in cells])
+        first = of_somebody if block.starts is None else of_somebody[block.starts]
+        return np.append(counts, first.sum(dtype=np.int64))
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """sqrt(2 g) per row under replace-one, sqrt(g) under add-remove."""
+        norm = max_rows * math.sqrt(self.inputs + self.units)
+        return Contribution.ACUTE.sensitivity(norm, neighbors)
 
 
 @dataclass(frozen=True, eq=False)

@@ -161,8 +161,9 @@ class Gradient(EachRow):
 
     Under a `family`, r is the derivative of the log-likelihood in the linear predictor.
 
-    Guarantee: the row factor is r min(1, clip / (||x|| |r|)), so a contribution has norm at most
-    clip; truncation towards zero cannot lengthen it.
+    Guarantee: the row factor is r min(1, clip / (||x|| |r|)), and truncation towards zero cannot
+    lengthen it. ||x|| is rounded to float32, so a contribution has norm at most clip (1 + 2^-24);
+    that part above the sensitivity is within the margin of 2^-16 that mechanisms add to noise.
     """
 
     beta: Array

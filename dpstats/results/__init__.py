@@ -1,5 +1,6 @@
 """What leaves a fit: released numbers, and how they are read, tested, drawn and kept."""
 
+from dpstats.results.data_check import CheckResults
 from dpstats.results.descriptive import (
     CorrelationResults,
     CrosstabResults,
@@ -33,6 +34,7 @@ KINDS["quantile"] = QuantileResults
 KINDS["proportion"] = ProportionResults
 KINDS["histogram"] = HistogramResults
 KINDS["describe"] = DescribeResults
+KINDS["check"] = CheckResults
 KINDS["crosstab"] = CrosstabResults
 KINDS["group means"] = GroupMeansResults
 KINDS["corr"] = CorrelationResults

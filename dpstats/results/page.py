@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dpstats.text import WIDTH, csv_text, grid, html_text, latex_text, markdown_text, plain
+from dpstats.text import WIDTH, csv_text, grid, html_text, latex_text, markdown_text, plain, wrap
 
 __all__ = ["Page", "TextTable", "html_table", "latex_table"]
 
@@ -74,11 +74,7 @@ class Page:
     def text(self) -> str:
         """For a terminal: no line is longer than `WIDTH`."""
         tables = (line for table in self.tables for line in ("=" * WIDTH, *table.lines()))
-        notes = (
-            line
-            for note in self.lines
-            for line in textwrap.wrap(note, WIDTH, subsequent_indent="    ")
-        )
+        notes = wrap(self.lines, "    ")
         title = textwrap.wrap(self.title, WIDTH) or [""]
         page = [*(line.center(WIDTH) for line in title), *tables, "=" * WIDTH, *notes]
         return "\n".join(line.rstrip() for line in page)

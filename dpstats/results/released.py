@@ -7,8 +7,6 @@ never given rows, so it has none to leak: what would need them raises `PrivateQu
 from __future__ import annotations
 
 import json
-import os
-import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from dpstats import version
 from dpstats.design import Design, design_from_dict
 from dpstats.errors import OptionError, among, given
+from dpstats.outputs import FilePath, json_kind, write_output
 from dpstats.privacy import NOT_PRIVATE, SIMULATED, Neighbors
 from dpstats.results import archive
 from dpstats.results.margins import with_error_bounds
@@ -31,9 +30,10 @@ if TYPE_CHECKING:
     from dpstats.protocol import Plan
     from dpstats.protocol.estimate import Estimate, ParameterTable
 
-__all__ = ["KINDS", "Released", "load"]
+__all__ = ["KINDS", "RESULTS_FILE", "Released", "load"]
 
 FORMAT = "dpstats.results"
+RESULTS_FILE = json_kind("results that dpstats saved", FORMAT)
 VERSION = 2
 _VERSIONS = [*range(1, VERSION + 1)]
 _NOTES = {"format": str, "version": int, "dpstats": str, "privacy_status": str, "kind": str}
@@ -358,23 +358,18 @@ class Released:
             ) from None
         return cls.from_dict(data)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: FilePath) -> None:
         """Write the released numbers as JSON, field by field from a whitelist; never rows.
 
-        A file that is there is replaced in one step, once the new one is whole and on disk.
+        Saved results that are there are replaced in one step, once the new ones are on disk, and
+        keep their mode. Nothing else is replaced.
+
+        Raises
+        ------
+        OptionError
+            If the path names no file that can be made, or something that is there and no results.
         """
-        path, text = Path(path).resolve(), self.to_json() + "\n"
-        if not path.parent.is_dir():
-            raise FileNotFoundError(f"{path}: there is no folder {path.parent}; make it first.")
-        draft = path.with_name(f".{os.getpid()}-{threading.get_ident()}.new")
-        try:
-            with draft.open("x", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_output(path, RESULTS_FILE, self.to_json().encode() + b"\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Released:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
+from dpstats.outputs import HTML, FilePath, write_page
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.results import plot
 from dpstats.results.descriptive import HistogramResults
@@ -144,6 +144,12 @@ def html_report(fit: Released) -> str:
     )
 
 
-def write_report(fit: Released, path: str | Path) -> None:
-    """Write `html_report` to `path`."""
-    Path(path).write_text(html_report(fit), encoding="utf-8")
+def write_report(fit: Released, path: FilePath) -> None:
+    """Write `html_report` to `path`; a report that is there is replaced, and nothing else is.
+
+    Raises
+    ------
+    OptionError
+        If the path names no file that can be made, or something that is there and no report.
+    """
+    write_page(path, HTML, html_report(fit))

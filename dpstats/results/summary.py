@@ -81,6 +81,7 @@ _MODELS = {  # as statsmodels calls them in the head and in the title; of others
     "mixture_ols": ("Mixture of OLS", "Mixture of Regressions"),
     "symmetric_mixture_ols": ("Symmetric mixture of OLS", "Symmetric Mixture of Regressions"),
     "describe": ("Description", "Descriptive Statistics"),
+    "check": ("Check", "Data Check"),
     "corr": ("Correlation", "Correlation"),
     "crosstab": ("Crosstab", "Contingency Table"),
     "ttest": ("t-test", "Two-Sample Test"),

@@ -9,7 +9,7 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import pandas as pd
 
-from dpstats.errors import DataError
+from dpstats.errors import DataError, scrubbed
 from dpstats.tables.coercion import as_column
 
 __all__ = [
@@ -37,6 +37,7 @@ class SizedTable(Mapping[str, Any]):
     rows: int
 
 
+@scrubbed
 def named_columns(table: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
     """Columns of a table by name, as 1-d arrays in row order, without a copy where possible.
 

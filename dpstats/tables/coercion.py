@@ -22,7 +22,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError
+from dpstats.errors import DataError, scrubbed
+from dpstats.tables.series import TEXT, UnreadColumn, in_arrow, of_series
 
 __all__ = [
     "UnreadColumn",
@@ -43,16 +44,13 @@ Column = (
     Any  # a 1-d numpy array or pandas extension array, or `UnreadColumn`: sliceable by position
 )
 
+_ARRAYS = (np.ndarray, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
 _NUMPY_KINDS = {"f": "number", "i": "number", "u": "number", "b": "boolean", "U": "text"}
 _NAMED = (date, datetime, pd.Timestamp, UUID, bytes)  # what may name a level or a unit, as text
 _LONGEST = 10**4000  # Python writes no much longer number in digits
-_SEALED = (nw.List, nw.Array, nw.Struct, nw.Binary, nw.Time)  # no cell of these is text or number
 
 
-class UnreadColumn:
-    """A column that is read when it is sliced; it has a ``dtype`` and a length before."""
-
-
+@scrubbed
 def as_column(values: Any, name: str) -> Column:
     """Values as a numpy or pandas extension array of one dimension, without a copy where possible.
 
@@ -68,6 +66,8 @@ def as_column(values: Any, name: str) -> Column:
     DataError
         If `values` is not one-dimensional.
     """
+    if isinstance(values, nw.Series):
+        values = values.to_native()
     if isinstance(values, UnreadColumn):
         return values
     if isinstance(values, (list, tuple, range)):
@@ -76,13 +76,21 @@ def as_column(values: Any, name: str) -> Column:
         missing = np.ma.getmaskarray(values)
         values = np.ma.getdata(values).astype(object)
         values[missing] = None
-    elif not isinstance(
-        values, (np.ndarray, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
-    ):
-        values = _from_narwhals(values, name)
+    elif (arrow := in_arrow(values)) is not None:
+        values = of_series(arrow)
+    elif not isinstance(values, _ARRAYS):
+        try:
+            values = of_series(values)
+        except TypeError:
+            raise DataError(
+                f"Column {name!r} is a {type(values).__name__}; pass a pandas, polars or pyarrow "
+                "column, a numpy array or a list."
+            ) from None
     if isinstance(values, (pd.Series, pd.Index)):
         native = isinstance(values.dtype, np.dtype)
         values = values.to_numpy() if native else values.array
+    if values.dtype.kind == "T":  # text of numpy's own
+        values = _texts(values)
     if values.ndim != 1:
         raise DataError(
             f"Column {name!r} has {values.ndim} dimensions; one value per row is needed."
@@ -112,29 +120,11 @@ def _objects(values: Iterable[Any], count: int) -> NDArray[Any]:
     return np.fromiter(values, dtype=object, count=count)
 
 
-def _from_narwhals(values: Any, name: str) -> Column:
-    try:
-        series = (
-            values if isinstance(values, nw.Series) else nw.from_native(values, series_only=True)
-        )
-    except TypeError:
-        raise DataError(
-            f"Column {name!r} is a {type(values).__name__}; pass a pandas, polars or pyarrow "
-            "column, a numpy array or a list."
-        ) from None
-    dtype = series.dtype
-    if dtype in (nw.Categorical, nw.Enum):
-        series, dtype = series.cast(nw.String), nw.String
-    elif dtype == nw.Decimal:
-        series = series.cast(nw.Float64)
-    if dtype == nw.String:  # text by type, which an object array would hide
-        return pd.array(series.to_numpy(), dtype="string")
-    if dtype in _SEALED:
-        return np.empty(len(series), dtype=[(str(dtype), "V1")])  # refused, by this name
-    if dtype.is_integer() and series.null_count():  # numpy would round all to float64
-        missing = np.array(series.is_null().to_numpy(), dtype=np.bool_)
-        return pd.arrays.IntegerArray(np.array(series.fill_null(0).to_numpy()), missing)
-    return series.to_numpy()
+def _texts(values: Any) -> Column:
+    """Text by type, missing where a cell is none."""
+    cells = values.astype(object)
+    cells[np.fromiter((type(v) is not str for v in cells), np.bool_, len(cells))] = None
+    return pd.array(cells, dtype=TEXT)
 
 
 def is_object(column: Column) -> bool:
@@ -150,7 +140,8 @@ def kind_of(column: Column) -> str:
     if is_object(column):
         return "object"
     if isinstance(dtype, np.dtype):
-        return _NUMPY_KINDS.get(dtype.kind, str(dtype))
+        named = dtype.names[0] if dtype.names is not None else str(dtype)  # see `of_series`
+        return _NUMPY_KINDS.get(dtype.kind, named)
     for kind, is_kind in (
         ("boolean", pd.api.types.is_bool_dtype),
         ("number", pd.api.types.is_numeric_dtype),
@@ -179,6 +170,7 @@ def check_kind(column: Column, name: str, allowed: Sequence[str]) -> None:
 
 def to_float(column: Column) -> Float:
     """Numbers as float64 of shape (n,); NaN for whatever is no number."""
+    column = column[:] if isinstance(column, UnreadColumn) else column
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         levels = to_float(as_column(dtype.categories, "categories"))
@@ -300,6 +292,7 @@ def _by_cell(column: Column, rule: Callable[[Any], Any], missing: Any, dtype: An
     In an object column that is text alone: True, 1 and 1.0 are equal, and what a subclass is equal
     to it decides itself, so the first of several equal cells would say how all of them are read.
     """
+    column = column[:] if isinstance(column, UnreadColumn) else column
     if is_object(column):
         text = np.fromiter((type(v) is str for v in column), dtype=np.bool_, count=len(column))
         if not text.all():

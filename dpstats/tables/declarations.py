@@ -29,6 +29,7 @@ Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Level = str | int | float | bool
 
+_READ = ("number", "boolean", "text")  # types of columns whose cells are read
 _ROUNDED = 0.02  # by which guessed shares may miss 1
 
 
@@ -69,7 +70,7 @@ class Numeric:
     upper: float
     center: float | None = None
     scale: float | None = None
-    accepts: ClassVar[tuple[str, ...]] = ("number", "boolean", "text")
+    kinds: ClassVar[tuple[str, ...]] = ("number", "boolean")
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "center", "scale"):
@@ -111,7 +112,7 @@ class Numeric:
     def coerce(self, values: Any, name: str = "values") -> tuple[Float, Mask]:
         """Values inside the bounds, and where they were missing; see `Schema.coerce`."""
         column = as_column(values, name)
-        check_kind(column, name, self.accepts)
+        check_kind(column, name, _READ)
         return self.clean(column)
 
     def clean(self, column: Any) -> tuple[Float, Mask]:
@@ -156,7 +157,6 @@ class Categorical:
     levels: tuple[Level, ...]
     other: Level | None = None
     shares: tuple[float, ...] | None = None
-    accepts: ClassVar[tuple[str, ...]] = ("number", "boolean", "text")
     _codes: dict[str, int] = field(init=False, repr=False, compare=False, hash=False)
 
     def __init__(
@@ -204,6 +204,21 @@ class Categorical:
         return f"Categorical({list(self.levels)!r}{other}{shares})"
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """Types of a column in which at least one level may stand, beside the one for all others.
+
+        Text where a level is text; numbers where a level is one, or writes one as its key does.
+        """
+        levels = [level for level in self.levels if level != self.other]
+        keys = {key for level in levels for key in level_keys(level)}
+        found = {
+            "text": any(isinstance(level, str) for level in levels),
+            "number": any(key in level_keys(_written(key)) for key in keys),
+            "boolean": not keys.isdisjoint(("0", "1", "False", "True")),
+        }
+        return tuple(kind for kind, may in found.items() if may)
+
+    @property
     def values(self) -> Float | None:
         """Levels as numbers of shape (L,), or None where one of them is text."""
         if any(isinstance(level, str) for level in self.levels):
@@ -217,7 +232,7 @@ class Categorical:
     def coerce(self, values: Any, name: str = "values") -> tuple[NDArray[np.intp], Mask]:
         """Level codes in [0, L), and where they were missing; see `Schema.coerce`."""
         column = as_column(values, name)
-        check_kind(column, name, self.accepts)
+        check_kind(column, name, _READ)
         return self.clean(column)
 
     def clean(self, column: Any) -> tuple[NDArray[np.intp], Mask]:
@@ -228,12 +243,24 @@ class Categorical:
         codes[missing] = 0
         return codes, missing
 
+    def places(self, column: Any) -> NDArray[np.intp]:
+        """Place of each value among the levels: L where it is none of them, -1 where missing."""
+        return to_codes(column, self._codes, len(self.levels))
+
     def to_dict(self) -> dict[str, Any]:
         """JSON object of the declaration."""
         out: dict[str, Any] = {"type": "categorical", "levels": list(self.levels)}
         shares = None if self.shares is None else list(self.shares)
         guesses = {"other": self.other, "shares": shares}
         return out | {k: v for k, v in guesses.items() if v is not None}
+
+
+def _written(key: str) -> int | float:
+    """The number that a key writes, whole where it can be; nan if it writes none."""
+    try:
+        return int(key)
+    except ValueError:
+        return number(key)
 
 
 def _level(value: Any) -> Level:
@@ -286,7 +313,7 @@ class Boolean:
     """
 
     share: float | None = None
-    accepts: ClassVar[tuple[str, ...]] = ("number", "boolean", "text")
+    kinds: ClassVar[tuple[str, ...]] = ("number", "boolean")
     levels: ClassVar[tuple[bool, bool]] = (False, True)
     _codes: ClassVar[dict[str, int]] = {
         "0": 0,
@@ -316,7 +343,7 @@ class Boolean:
     def coerce(self, values: Any, name: str = "values") -> tuple[NDArray[np.intp], Mask]:
         """0 or 1, and where it was missing; see `Schema.coerce`."""
         column = as_column(values, name)
-        check_kind(column, name, self.accepts)
+        check_kind(column, name, _READ)
         return self.clean(column)
 
     def clean(self, column: Any) -> tuple[NDArray[np.intp], Mask]:
@@ -325,6 +352,10 @@ class Boolean:
         missing = codes < 0
         codes[missing] = 0
         return codes, missing
+
+    def places(self, column: Any) -> NDArray[np.intp]:
+        """0 or 1, 2 where a value is neither true nor false, -1 where it is missing."""
+        return to_codes(column, self._codes, len(self.levels))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON object of the declaration."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpstats.errors import DataError
+from dpstats.tables.formats import CSV, check_are_text, check_suffix, is_parquet
 from dpstats.tables.records import csv_header, read_csv
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
 __all__ = ["check_file", "read_schema", "read_table", "schema_template"]
-
-_ALLOWED = (".csv", ".gz", ".parquet")
 
 
 def read_schema(path: Path) -> Schema:
@@ -35,13 +35,13 @@ def read_schema(path: Path) -> Schema:
 
 
 def schema_template(
-    path: Path, categorical: Collection[str] = (), boolean: Collection[str] = ()
+    data: Path | CSV, categorical: Collection[str] = (), boolean: Collection[str] = ()
 ) -> Schema:
     """A schema with blanks for the columns of a file, of which only names and types are read.
 
     Parameters
     ----------
-    path : Path
+    data : Path or CSV
         CSV or Parquet. The columns of a CSV file have no types: all are taken to be numeric.
     categorical, boolean : collection of str
         Columns that are declared so instead.
@@ -55,13 +55,15 @@ def schema_template(
     """
     from dpstats.schema import Schema
 
-    check_file(path)
-    parquet = path.suffix == ".parquet"
-    empty = _empty_parquet(path) if parquet else dict.fromkeys(csv_header(path), np.empty(0))
+    path, how = _one_file(data)
+    if how is None:
+        empty = _empty_parquet(path)
+    else:
+        empty = dict.fromkeys(csv_header(path, how), np.empty(0))
     return Schema.template(empty, categorical=categorical, boolean=boolean)
 
 
-def read_table(path: Path, schema: Schema) -> Any:
+def read_table(data: str | os.PathLike[str] | CSV, schema: Schema) -> Any:
     """The table of a file, whose kind its name tells.
 
     Raises
@@ -69,16 +71,33 @@ def read_table(path: Path, schema: Schema) -> Any:
     DataError
         If there is no such file, or it is none of these; its content is not quoted.
     """
-    check_file(path)
-    return _read_parquet(path) if path.suffix == ".parquet" else read_csv(path, schema)
+    path, how = _one_file(data)
+    return _read_parquet(path) if how is None else read_csv(path, schema, how)
 
 
-def check_file(path: Path) -> None:
-    """Refuse what cannot be a table by its name, and a file that is not there."""
-    if path.suffix not in _ALLOWED:
-        raise DataError(f"{path.name}: allowed are files ending in {', '.join(_ALLOWED)}.")
+def check_file(data: str | os.PathLike[str] | CSV) -> None:
+    """Refuse what cannot be a table by its name, and a file that is not there.
+
+    Raises
+    ------
+    DataError
+        If it is so, or there are several files.
+    """
+    _one_file(data)
+
+
+def _one_file(data: str | os.PathLike[str] | CSV) -> tuple[Path, CSV | None]:
+    """A file that is there, and how it is read; None for Parquet."""
+    how = data if isinstance(data, CSV) else CSV(data)
+    path = how.path
+    check_suffix(path)
     if not path.exists():
         raise DataError(f"{path}: no such file.")
+    if not is_parquet(path):
+        return path, how
+    if how is data:
+        check_are_text([path])
+    return path, None
 
 
 def _empty_parquet(path: Path) -> Any:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import glob
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -18,18 +16,17 @@ from dpstats.errors import DataError, DPStatsError
 from dpstats.tables import check_arrow, check_unique, named_columns
 from dpstats.tables.coercion import kind_of
 from dpstats.tables.engines import Dask, PlacedTable
+from dpstats.tables.formats import CSV, check_are_text, is_parquet, is_url, paths_of
 from dpstats.tables.partitions import FilePartitions, Partitions, is_dask
 from dpstats.tables.records import csv_batches, csv_names, csv_rows
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-__all__ = ["Batches", "batches_of", "paths_of", "withheld"]
+__all__ = ["Batches", "batches_of", "withheld"]
 
 Columns = dict[str, Any]  # 1-d arrays by name, all of one length
 
-SUFFIXES = (".csv", ".gz", ".parquet")
-_LONGEST = 4096  # characters of a path
 _BATCH = 1 << 16  # rows
 _READ: WeakSet[Any] = WeakSet()  # streams that can be read once, and were: by whichever model
 T = TypeVar("T")
@@ -70,10 +67,14 @@ def batches_of(data: Any, schema: Schema) -> Batches | None:
     if isinstance(data, (list, tuple)) and not data:
         raise DataError("data is an empty list: no files to read.")
     if (paths := paths_of(data)) is not None:
-        kinds = {".parquet" if path.suffix == ".parquet" else ".csv" for path in paths}
+        if isinstance(data, CSV):
+            check_are_text(paths)
+        kinds = set(map(is_parquet, paths))
         if len(kinds) > 1:
             raise DataError(f"{paths[0].parent}: some files are Parquet and some are CSV.")
-        return _Parquet(paths, schema) if kinds == {".parquet"} else _Csv(paths, schema)
+        if kinds == {True}:
+            return _Parquet(paths, schema)
+        return _Csv(paths, schema, data if isinstance(data, CSV) else CSV(data))
     if is_dask(data):
         return Partitions(data)
     if data is None or isinstance(data, (pd.DataFrame, Mapping, list, tuple)):
@@ -93,7 +94,7 @@ def batches_of(data: Any, schema: Schema) -> Batches | None:
 def _on_cluster(data: Any, engine: Dask, schema: Schema) -> Partitions:
     """Files or a dask DataFrame, to be read by the workers of a cluster."""
     urls = data if isinstance(data, (list, tuple)) else [data]
-    if urls and all(map(_is_url, urls)):
+    if urls and all(map(is_url, urls)):
         import dask.dataframe as dd
 
         named = ", ".join(urls)
@@ -107,63 +108,14 @@ def _on_cluster(data: Any, engine: Dask, schema: Schema) -> Partitions:
             f"engine={engine!r}: a cluster reads paths of Parquet files, or a dask DataFrame, and "
             f"a {type(data).__name__} is in this process. Leave engine= out to fit it here."
         )
-    if others := [path.name for path in paths if path.suffix != ".parquet"]:
+    if isinstance(data, CSV):
+        check_are_text(paths)
+    if others := [path.name for path in paths if not is_parquet(path)]:
         raise DataError(
             f"engine={engine!r}: {others[0]} is no Parquet file. Write it as Parquet, or pass "
             "dask.dataframe.read_csv(...), whose types you choose."
         )
     return FilePartitions(_Parquet(paths, schema), engine.client)
-
-
-def paths_of(data: Any) -> list[Path] | None:
-    """Files that a path, a pattern, a folder or a list of these names; None for anything else.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, none that fits, or one of another kind.
-    """
-    several = isinstance(data, (list, tuple)) and len(data) > 0
-    listed = list(data) if several else [data]
-    for each in listed:
-        if isinstance(each, str) and (len(each) > _LONGEST or "\n" in each):
-            raise DataError(f"data is a text of {len(each):,} characters, and no path of a file.")
-        if _is_url(each):
-            raise DataError(
-                f"{each}: a URL is no path of a file. Pass polars.scan_parquet(...) or a pyarrow "
-                'Dataset of it; with engine=dp.Dask("scheduler:8786") workers read URLs.'
-            )
-    if not all(isinstance(each, (str, os.PathLike)) for each in listed):
-        return None
-    return [path for each in listed for path in _expanded(Path(each).expanduser())]
-
-
-def _is_url(data: Any) -> bool:
-    return isinstance(data, str) and "://" in data
-
-
-def _expanded(path: Path) -> list[Path]:
-    if path.is_dir():
-        listed = (p for p in path.iterdir() if p.suffix in SUFFIXES and p.name[0] not in "._")
-        found = sorted(filter(Path.is_file, listed))
-        if not found:
-            raise DataError(
-                f"{path}: no files in it end in {', '.join(SUFFIXES)}. Those in folders of it are "
-                f"{path / '**' / '*.parquet'}; where names of folders are a column, as year=2020, "
-                'pass pyarrow.dataset.dataset(..., partitioning="hive").'
-            )
-        return found
-    several = glob.has_magic(str(path)) and not path.exists()
-    names = sorted(glob.glob(str(path), recursive=True)) if several else [path]
-    matched = [Path(name) for name in names]
-    if not matched:
-        raise DataError(f"{path}: no files match.")
-    for each in matched:
-        if each.suffix not in SUFFIXES:
-            raise DataError(f"{each.name}: allowed are files ending in {', '.join(SUFFIXES)}.")
-        if not each.is_file():
-            raise DataError(f"{each}: no such file.")
-    return matched
 
 
 def withheld(what: str, call: Callable[[], T]) -> T:
@@ -195,17 +147,17 @@ def _pyarrow() -> Any:
 
 
 class _Csv:
-    """CSV files, one after the other; a row is a line."""
+    """CSV files, one after the other; a row is a record."""
 
-    def __init__(self, paths: Sequence[Path], schema: Schema) -> None:
-        self._paths, self._schema = paths, schema
-        self.columns = csv_names(paths[0], schema)
+    def __init__(self, paths: Sequence[Path], schema: Schema, how: CSV) -> None:
+        self._paths, self._schema, self._how = paths, schema, how
+        self.columns = csv_names(paths[0], schema, how)
         for path in paths[1:]:
-            _check_names(path, set(csv_names(path, schema)), paths[0], set(self.columns))
+            _check_names(path, set(csv_names(path, schema, how)), paths[0], set(self.columns))
 
     @functools.cached_property
     def _rows(self) -> int:
-        return sum(map(csv_rows, self._paths))
+        return sum(csv_rows(path, self._how) for path in self._paths)
 
     def count(self) -> int:
         return self._rows
@@ -215,7 +167,7 @@ class _Csv:
 
     def read(self, names: Sequence[str]) -> Iterator[Columns]:
         for path in self._paths:
-            for batch in csv_batches(path, self._schema):
+            for batch in csv_batches(path, self._schema, self._how):
                 yield {name: batch[name] for name in names}
 
 

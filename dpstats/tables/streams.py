@@ -288,11 +288,12 @@ class Reading(SizedTable):
             self._read(names, each, "")
 
     def levels(self, name: str) -> list[str] | None:
-        """Names of the levels of a column; None for numbers, and for units."""
+        """Names of the levels of a column, and of all else; None for numbers, and for units."""
         declared = self._stream.schema.get(name)
         if declared is None or isinstance(declared, Numeric):
             return None
-        return [level_keys(level)[0] for level in declared.levels]
+        names = [level_keys(level)[0] for level in declared.levels]
+        return [*names, max(names, key=len) + "?"]  # longer than each, and so none of them
 
     def _wanted(self, n: int) -> Wanted:
         """Shape and type of the columns that are asked for."""
@@ -340,9 +341,7 @@ class Reading(SizedTable):
         declared = self._stream.schema[name]
         if isinstance(declared, Numeric):
             return to_float(column)
-        codes, missing = declared.clean(column)
-        codes[missing] = -1
-        return codes
+        return declared.places(column)
 
 
 class DeferredColumn(UnreadColumn):
@@ -357,8 +356,6 @@ class DeferredColumn(UnreadColumn):
     dtype : dtype
         Its type in the source.
     """
-
-    ndim = 1
 
     def __init__(self, reading: Reading, name: str, dtype: Any) -> None:
         self._reading, self._name, self.dtype = reading, name, dtype
@@ -376,7 +373,7 @@ def _joined(parts: list[Any], empty: Any) -> Any:
     """Parts of a column one after the other."""
     filled = [part for part in parts if len(part)]
     if not filled:
-        return empty
+        return empty[:]
     if _is_nested(filled[0]):
         return np.concatenate(filled)
     with warnings.catch_warnings():

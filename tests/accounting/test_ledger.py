@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import gc
 import json
 import math
 import multiprocessing
@@ -34,6 +35,7 @@ from dpstats.accounting import (
 )
 from dpstats.accounting.filter import Composition
 from dpstats.errors import BudgetError, LedgerError, OptionError, PlanError
+from dpstats.federated.replies import Replies
 from dpstats.privacy import NOT_PRIVATE, Central
 
 from .workers import Charge, charge_many, die_inside_charge, gaussian_charge
@@ -741,3 +743,14 @@ def test_a_ceiling_that_is_no_number_is_refused_and_makes_no_file(tmp_path, wron
     Ledger.open(path, 1.0, 1e-6)
     with pytest.raises(OptionError, match="the ceiling"):
         Ledger.open(path, wrong, 1e-6)
+
+
+@pytest.mark.parametrize("owner", [lambda: Ledger.memory(1.0, 1e-6), Replies])
+def test_what_is_kept_in_memory_is_closed_with_its_owner(owner):
+    kept = owner()
+    connection = kept._memory
+    connection.execute("SELECT 1")
+    del kept
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")

@@ -222,7 +222,7 @@ def test_a_factor_whose_name_is_no_word_is_written_as_it_can_be() -> None:
 
 def test_results_are_not_saved_where_no_folder_is(tmp_path: Any) -> None:
     fit = dp.mean("y", frame(), SCHEMA).fit(PRIVACY)
-    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere; make it first"):
+    with pytest.raises(OptionError, match=r"there is no folder .*nowhere; make it first"):
         fit.save(tmp_path / "nowhere" / "fit.json")
 
 

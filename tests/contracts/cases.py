@@ -19,7 +19,15 @@ import statsmodels.formula.api as smf
 from dpstats.errors import EstimationWarning, OptionError, PlanError, TrustError
 from dpstats.estimators import ESTIMATORS
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.models import counts, descriptive, evaluation, mixtures, ranges, regressions
+from dpstats.models import (
+    counts,
+    data_check,
+    descriptive,
+    evaluation,
+    mixtures,
+    ranges,
+    regressions,
+)
 from dpstats.privacy import Central, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
 from dpstats.schema import Categorical, Declaration, Numeric, Schema
@@ -293,6 +301,12 @@ MODELS = LAWS | {
     ),
     "describe": ModelCase(
         lambda data, schema: descriptive.describe_model(data, schema),
+        Numeric(-Y_BOUND, Y_BOUND),
+        {},
+        normal,
+    ),
+    "check": ModelCase(
+        lambda data, schema: data_check.check_model(data, schema),
         Numeric(-Y_BOUND, Y_BOUND),
         {},
         normal,

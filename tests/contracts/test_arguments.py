@@ -105,6 +105,7 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "plan": (c.model.plan, {"privacy": PRIVACY, **options}),
         "sparse": (c.model.plan, {"privacy": PRIVACY, "sparsity": 1}),
         "describe": (dp.describe, {**once, "columns": ["x"]}),
+        "check": (dp.check, {**once, "columns": ["x"]}),
         "private_range": (
             dp.private_range,
             {"column": "y", **{name: once[name] for name in once if name != "schema"}},
@@ -190,6 +191,10 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "summed site": (c.averaged.site, {"name": "a"}),
         "averaged for_target": (c.averaged.for_target, {"name": "b"}),
         "plot.sources": (dp.plot.sources, {"fit": c.sites, "term": None}),
+        "CSV": (
+            dp.CSV,
+            {"data": "a.csv", "separator": ";", "decimal": ",", "records": "quoted"},
+        ),
         "Site": (Site, {"name": "a", "data": c.data, "schema": SCHEMA}),
         "randomizer": (c.model.randomizer, {"privacy": dp.Local(1.0)}),
         "methods": (dp.methods, {"model": "ols", "trust": "central"}),

@@ -18,7 +18,7 @@ from dpstats.theory import Setting, Theory
 from tests.contracts.cases import METHODS, MODELS, Case
 from tests.contracts.messages import MESSAGES, MessageCase
 
-AT = Setting(n=10_000, d=9, epsilon=1.0, delta=1e-6, s=3, p=2.0, K=4, n0=2_000, h=0.1)
+AT = Setting(n=10_000, d=9, epsilon=1.0, delta=1e-6, s=3, m=400, p=2.0, K=4, n0=2_000, h=0.1)
 
 STATED = [(e, trust) for e in ESTIMATORS for trust in e.theory]
 each_statement = pytest.mark.parametrize(

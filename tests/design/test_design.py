@@ -252,7 +252,8 @@ def test_the_response_has_public_bounds(name, facts):
 def test_an_integer_column_is_coded_as_the_factor_it_was_declared():
     """Formulaic's own matrix for such a chunk has the integers in the dummy columns."""
     frame = inside(N)
-    chunks = [frame, frame.assign(h=frame.h.astype(float)), frame.assign(h=frame.h.astype(str))]
+    texts = frame.h.astype(str).astype(object)  # of no type, as in CSV
+    chunks = [frame, frame.assign(h=frame.h.astype(float)), frame.assign(h=texts)]
     design = DeclaredDesign.from_formula("y ~ h + x:C(h)", SCHEMA)
     made = [design.source(chunk).block(0, N).x for chunk in chunks]
     np.testing.assert_array_equal(made[0], made[1])

@@ -122,7 +122,7 @@ def test_columns_that_are_not_used_are_not_looked_at():
 
 
 def test_text_covariates_are_read_row_by_row():
-    frame = INSIDE.assign(x=INSIDE.x.map(repr))
+    frame = INSIDE.assign(x=INSIDE.x.map(repr).astype(object))
     frame.loc[3, "x"] = "n/a"
     block = DESIGN.source(frame).block(0, N)
     expected = DESIGN.source(INSIDE).block(0, N)

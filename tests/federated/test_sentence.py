@@ -11,6 +11,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.combining import estimate_for
+from dpstats.estimators.registry import find
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.results import FederatedResults
 from dpstats.theory import ErrorBound
@@ -134,3 +135,15 @@ def test_sentences_of_whole_fits_and_of_sums_are_true(off: float) -> None:
     least = 0.95 - 4 * np.sqrt(0.95 * 0.05 / count)
     assert (held[:2] > least).all(), held
     assert held[2] > least if off == 0 else held[2] < 0.5, held
+
+
+def test_a_mean_over_sites_has_the_rates_of_means_and_not_of_regressions():
+    """Li et al. (2024): Theorems 1 and 2 are about a mean, 4 and 5 about regression."""
+    asked = dp.Federated(1.0, 1e-6, target="north")
+    ours, printed, regression = (
+        find(model, asked, method).theory["federated"]
+        for model, method in (("mean", "one-shot"), ("mean", "ftl-mean"), ("ols", "one-shot"))
+    )
+    assert [rate.formula for rate in ours.upper] == [rate.formula for rate in printed.upper]
+    assert ours.lower == printed.lower != regression.lower
+    assert "Theorem 2" in ours.lower[0].source.locator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ from dpstats.federated.signatures import (
     signed,
     verified,
 )
-from tests.federated.cases import SCHEMA, question, sites
+from tests.federated.cases import FORMULA, SCHEMA, question, sites
 from tests.federated.test_files import ask, folder, run
 
-pytest.importorskip("cryptography", reason="it comes with dpstats[flower]")
 __all__ = ["folder"]  # a fixture
+LIMITS = ("--schema", "schema.json", "--max-epsilon", 1, "--max-delta", 1e-6)
+ASKED = (FORMULA, "--schema", "schema.json", "--target", "home", "--epsilon", 1, "--delta", 1e-6)
+OF_NORTH = ("--data", "north.parquet", "--ledger", "north.ledger", *LIMITS)
 MESSAGE = b'{"format":"dpstats.question"}'
 
 
@@ -118,6 +121,40 @@ def test_keys_are_what_ssh_keygen_writes(tmp_path: Path) -> None:
             assert "secret words" not in str(caught.value)
     with pytest.raises(DataError, match=r"no file NAME\.pub"):
         keys_in(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("federated", "ask", *ASKED, "--key", "analyst"),
+        ("federated", "fit", *ASKED, "--folder", "f", "--sites", 1, "--key", "analyst"),
+        ("federated", "fit", *ASKED, "--folder", "f", "--sites", 1, "--site-keys", "."),
+        ("federated", "combine", "q.json", "--site-keys", "."),
+        ("site", "answer", "q.json", *OF_NORTH, "--key", "north"),
+        ("site", "answer", "q.json", *OF_NORTH, "--name", "north", "--askers", "analyst.pub"),
+        ("site", "run", "--folder", "f", *OF_NORTH, "--key", "north", "--askers", "analyst.pub"),
+    ],
+    ids=lambda command: " ".join(map(str, (*command[:2], command[-2]))),
+)
+def test_without_cryptography_a_key_is_refused_in_words_before_anything_is_charged(
+    command: Any, capsys: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    ask(capsys, folder)
+    for name in ("analyst", "north"):
+        made(folder, name)
+    hidden = [name for name in sys.modules if name.partition(".")[0] == "cryptography"]
+    for name in (*hidden, "cryptography"):
+        monkeypatch.setitem(sys.modules, name, None)
+    if command[1] == "combine":
+        rows = ("--data", "north.parquet", "--ledger", "other.ledger", "--ledger-epsilon", 2)
+        rows += ("--ledger-delta", 1e-5)
+        answered = run(capsys, "site", "answer", "q.json", "--name", "north", *rows, *LIMITS)
+        Path("q.json").write_text(answered[1])
+    status, out, err = run(capsys, *command)
+    assert (status, out) == (2, "")
+    assert "pip install 'dpstats[signed]'" in " ".join(err.split())
+    assert not dp.Ledger.open("north.ledger").entries
 
 
 def test_files_are_signed_by_who_asks_and_who_answers(capsys: Any, folder: Path) -> None:

@@ -29,6 +29,7 @@ from dpstats.queries import (
     CoordinateScores,
     CoordinateSums,
     Count,
+    DeclaredCounts,
     ExpectedScores,
     FarDirections,
     Geometry,
@@ -120,6 +121,7 @@ GAUSSIAN_LOG, POISSON_IDENTITY = Family("gaussian", "log"), Family("poisson", "i
 # Questions that read each value by itself, of incomplete rows too.
 BY_VALUE = (
     AstrayCounts,
+    DeclaredCounts,
     AugmentedCount,
     AugmentedCurvature,
     AugmentedLengths,
@@ -231,6 +233,8 @@ _CASES = [
     Case(AugmentedCount(*AUGMENTED, 0.5), 2, 1.0),
     Case(AstrayCounts((1,) * (D + 1)), 2, 0.99),
     Case(AstrayCounts((1, D)), 2, 0.99),
+    Case(DeclaredCounts(D + 1), 2, 0.99),
+    Case(DeclaredCounts(D + 1, units=True), 2, 0.99),
     Case(AstrayCounts((1, D), norm="l1"), 1, 0.99),
     Case(ColumnCells((GRID, np.array([-1.0, 0.0, 1.0])), np.array([1, D])), 2, 0.99),
     Case(ProjectedCells(WHITEN[:2], np.array([-1.0, 0.0, 0.5, 2.0])), 2, 0.99),
@@ -439,9 +443,11 @@ def _incomplete(keep: Any, x: Any, y: Any) -> Incomplete:
 
 
 def _astray(rows: Block) -> Any:
-    """Values below 0 are outside, those of an incomplete row missing."""
+    """Values below 0 are outside, those of an incomplete row missing, below -.9 of no level."""
     outside, missing = _observed(rows) < 0, np.repeat(rows.keep[:, None] == 0, D + 1, axis=1)
-    return np.stack([outside, missing], axis=1)
+    outside &= ~missing
+    unlisted = missing & (_observed(rows) < -0.9)
+    return np.stack([outside, missing, unlisted, ~(outside | missing)], axis=1)
 
 
 def answer(query: Query, rows: Block) -> Any:

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from dpstats.errors import PlanError
+from dpstats.mechanisms.release import ROUNDING
 from dpstats.privacy import Neighbors
 from dpstats.queries import (
     AugmentedSquares,
     Geometry,
+    Gradient,
     Gram,
     LevelSquares,
     PairScales,
@@ -177,3 +179,13 @@ def test_pairs_refuse_neighbours_they_cannot_serve() -> None:
 def test_an_empty_interval_is_refused(lower: float, upper: float) -> None:
     with pytest.raises(PlanError, match="lower must be below upper"):
         ResponseMoments(lower, upper)
+
+
+def test_a_gradient_exceeds_its_clip_by_what_its_docstring_says_and_noise_covers_it():
+    clip, far = 0.05, 0.0
+    rng = np.random.default_rng(5)
+    for x in rng.uniform(-0.15, 0.15, (2_000, 3)):  # the shorter, the finer the grid
+        made = answer(Gradient(np.zeros(3), clip), block(x, [1.0], Gradient(np.zeros(3), clip)))
+        far = max(far, math.sqrt(math.fsum(v * v for v in made.tolist())) / clip - 1)
+    assert 2.0**-27 < far <= 2.0**-24  # power: a bound of clip itself would fail
+    assert far < (ROUNDING - 1) / 2

@@ -133,7 +133,7 @@ def test_types_without_a_rule_are_refused_by_name(values, declaration):
 
 def test_a_type_is_refused_whatever_the_values_are():
     for values in ([], [datetime.date(2020, 1, 1)]):
-        with pytest.raises(DataError, match="type date32"):
+        with pytest.raises(DataError, match="type datetime64"):
             NUMBER.coerce(pd.Series(values, dtype="date32[pyarrow]"), "x")
         NUMBER.coerce(pd.Series(values, dtype=object), "x")
 

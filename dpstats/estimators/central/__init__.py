@@ -35,6 +35,7 @@ CENTRAL: tuple[MethodEntry, ...] = (
     MethodEntry("histogram", "counts", "central.descriptive.counts:BinShares"),
     MethodEntry("describe", "windows", "central.descriptive.describe:ColumnDescriptions"),
     MethodEntry("group means", "windows", "central.descriptive.groups:GroupMeans"),
+    MethodEntry("check", "counts", "central.descriptive.data_check:DeclaredShares"),
     MethodEntry("crosstab", "counts", "central.descriptive.crosstab:PairShares"),
     MethodEntry("corr", "spearman", "central.descriptive.corr:RankCorrelation"),
     MethodEntry("corr", "pearson", "central.descriptive.corr:WindowCorrelation"),

@@ -10,7 +10,7 @@ FEDERATED: tuple[MethodEntry, ...] = (
     MethodEntry("ols", "one-shot", "federated.one_shot:OneShot"),
     MethodEntry("logit", "one-shot", "federated.one_shot:OneShot"),
     MethodEntry("glm", "one-shot", "federated.one_shot:OneShot"),
-    MethodEntry("mean", "one-shot", "federated.one_shot:OneShot"),
+    MethodEntry("mean", "one-shot", "federated.one_shot:OneShotMean"),
     MethodEntry("ols", "rounds", "federated.rounds:Rounds"),
     MethodEntry("logit", "rounds", "federated.rounds:Rounds"),
     MethodEntry("glm", "rounds", "federated.rounds:Rounds"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,13 +13,20 @@ from dpstats.combining import RULES
 from dpstats.errors import OptionError, among, given
 from dpstats.estimators.bounds import rates
 from dpstats.estimators.federated.base import SiteMethod
-from dpstats.estimators.federated.theory import ALIKE, LINEAR_LOWER, TARGET_LINEAR_LOWER
+from dpstats.estimators.federated.theory import (
+    ALIKE,
+    LINEAR_LOWER,
+    MEAN_LOWER,
+    MEAN_UPPER,
+    TARGET_LINEAR_LOWER,
+    TARGET_MEAN_LOWER,
+)
 from dpstats.estimators.sources import GEORGE, LI_FEDERATED, YU_HOFF
 from dpstats.privacy import Federated
 from dpstats.protocol import Mechanism, Plan
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
-__all__ = ["OneShot"]
+__all__ = ["OneShot", "OneShotMean"]
 
 _OWN = Citation(
     "dpstats-sites",
@@ -62,6 +69,12 @@ _THEORY = Theory(
         "Sources are told apart by chi-squared distances under released covariances, not by a "
         "rate whose constant is not given.",
     ),
+)
+_THEORY_OF_A_MEAN = replace(
+    _THEORY,
+    upper=tuple(replace(rate, conjectured=True) for rate in MEAN_UPPER),
+    lower=MEAN_LOWER,
+    alone={"upper": rates("1/sqrt(n0)", "1/(n0 eps)", _OWN), "lower": TARGET_MEAN_LOWER},
 )
 
 
@@ -132,6 +145,18 @@ class OneShot(SiteMethod):
             warnings=own.warnings,
             subset=own.subset,
         )
+
+
+@dataclass(frozen=True)
+class OneShotMean(OneShot):
+    """A private mean at each site, combined as `OneShot` combines fits, with the rates of means.
+
+    *Guarantee.* That of `OneShot`: each site's answer is (epsilon, delta)-differentially private in
+    its rows by the proof of the central mean that it ran, at sensitivities that the queries of that
+    method compute. By parallel composition a person at one site has that guarantee.
+    """
+
+    theory: ClassVar[Mapping[str, Theory]] = {"federated": _THEORY_OF_A_MEAN}
 
 
 def _together(target: str, plans: Mapping[str, Plan]) -> tuple[str, ...]:

@@ -5,8 +5,16 @@ from __future__ import annotations
 from dpstats.estimators.sources import LI_FEDERATED
 from dpstats.theory import Assumption, Rate
 
-__all__ = ["ALIKE", "LINEAR_LOWER", "MEAN_LOWER", "TARGET_LINEAR_LOWER", "TARGET_MEAN_LOWER"]
+__all__ = [
+    "ALIKE",
+    "LINEAR_LOWER",
+    "MEAN_LOWER",
+    "MEAN_UPPER",
+    "TARGET_LINEAR_LOWER",
+    "TARGET_MEAN_LOWER",
+]
 
+_FIRST = LI_FEDERATED.at("Theorem 1, (II)")
 _SECOND, _FIFTH = LI_FEDERATED.at("Theorem 2"), LI_FEDERATED.at("Theorem 5, (22)")
 ALIKE = Assumption(
     "n is of the rows of the target and of the K - 1 sources within h of it, n0 of the target's"
@@ -15,6 +23,11 @@ ALIKE = Assumption(
 _OF_A_MEAN = (
     Assumption("Lower bound, of sites of equal size", "delta <= eps/sqrt(K)"),
     Assumption("Lower bound, of one round; conjectured of several"),
+)
+MEAN_UPPER = (
+    Rate("heterogeneity", "h", _FIRST),
+    Rate("statistical", "sqrt(log(1/eta)/n), eta = 0.05", _FIRST),
+    Rate("privacy", "log(1/eta) sqrt(K log(n/eta))/(n eps), eta = 0.05", _FIRST),
 )
 MEAN_LOWER = (
     Rate("heterogeneity", "h", _SECOND, given=_OF_A_MEAN),

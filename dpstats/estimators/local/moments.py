@@ -17,8 +17,10 @@ from dpstats.estimators.bounds import (
     MOMENTS_SEEN,
     NONINTERACTIVE_LOWER,
     PUBLIC_ROWS,
+    PUBLIC_SAMPLING,
     SAMPLING,
     SMALL_EPS,
+    SPARSE_PUBLIC_SAMPLING,
     SPARSE_SAMPLING,
 )
 from dpstats.estimators.local.base import Once
@@ -104,6 +106,12 @@ _DENSE = Theory(
 )
 
 
+_DENSE_OR_PUBLIC = replace(
+    _DENSE,
+    variants={("public_rows",): replace(_DENSE, upper=(PUBLIC_SAMPLING, *_DENSE.upper[1:]))},
+)
+
+
 def _sparse(*, public: bool = False, gaussian: bool = False) -> Theory:
     """What is known of sparse least squares, with public rows or not; Gaussian noise costs a log.
 
@@ -129,7 +137,7 @@ def _sparse(*, public: bool = False, gaussian: bool = False) -> Theory:
             PUBLIC_ROWS if public else MANY_DEVICES,
         ),
         upper=(
-            SPARSE_SAMPLING,
+            SPARSE_PUBLIC_SAMPLING if public else SPARSE_SAMPLING,
             Rate("privacy", f"{size}/(eps sqrt(n))", source, conjectured=True, given=(SMALL_EPS,)),
         ),
         lower=NONINTERACTIVE_LOWER,
@@ -235,7 +243,7 @@ class LocalMoments(_MomentFit):
 
     subsets: ClassVar[bool] = True
     name: ClassVar[str] = "local-moments"
-    theory: ClassVar[Mapping[str, Theory]] = {"local": _DENSE}
+    theory: ClassVar[Mapping[str, Theory]] = {"local": _DENSE_OR_PUBLIC}
     options: ClassVar[Mapping[str, str]] = OPTIONS
 
 

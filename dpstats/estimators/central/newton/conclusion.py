@@ -165,7 +165,7 @@ def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
     off, final = off - faint.directions @ (faint.directions.T @ off), faint.without(final)
     # By how far the posterior mean lies off counts as one standard deviation more.
     # Least squares: where tau2 underflows nothing is left along the faint directions, nor off them.
-    moved = final @ np.linalg.lstsq(final + tau2 * np.eye(d), off)[0]
+    moved = final @ np.linalg.lstsq(final + tau2 * np.eye(d), off, rcond=None)[0]
     effects, told = faint.effects(w, hidden), np.minimum(1.0, variance / known.own)
 
     def carried(part: Array, along: Array) -> Array:

@@ -256,7 +256,9 @@ class SplitRows:
         """Coefficients at which rows would have this mean `score` at `b`; of a canonical link."""
         wanted, at = self._first(b) + score, b
         for _ in range(_ITERATIONS):
-            at = at + _held(np.linalg.lstsq(self.curvature(at), wanted - self._first(at))[0])
+            at = at + _held(
+                np.linalg.lstsq(self.curvature(at), wanted - self._first(at), rcond=None)[0]
+            )
         return at
 
     def _first(self, b: Array) -> Array:

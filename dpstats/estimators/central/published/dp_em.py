@@ -145,8 +145,9 @@ class DPEM(CountingMethod[Estimate]):
     *Corrections.* The posterior mean of the sign is tanh(y'b/sigma^2), twice the printed log odds;
     the gradient of the mixture of regressions has 2 w - 1 for 2 w, which halves its sensitivity;
     rows with gaps have the gradient of their own likelihood, whose sensitivity holds for every
-    beta; step t reads rows t b + 1 to (t + 1) b, where the print reads the first b each time. Noise
-    is that of the exact law instead of sqrt(2 log(1.25/delta)). docs/corrections.md has the proofs.
+    beta. Noise is that of the exact law instead of sqrt(2 log(1.25/delta)). Step t reads rows
+    t b + 1 to (t + 1) b: the paper splits the sample (section 3.1) and leaves the index of the
+    split out of its notation. docs/corrections.md has the proofs.
 
     *Where it stands.* Sigma and the start are public here, as in the paper; splitting costs
     sqrt(N0), truncating d coordinates another factor. The default of each model finds both, asks

@@ -64,15 +64,26 @@ def _near(part: str, of: str = "b (or of -b)") -> Assumption:
     return Assumption(f"The start is within {part} of {of}")
 
 
-def _enough(formula: str) -> Assumption:
+def _sparse_size(power: str) -> Assumption:
+    """Theorems 3.8, 4.2, 4.4 and 4.6 print this condition without epsilon and delta."""
     return Assumption(
-        "Noise of a step vanishes, as the proofs need and the text does not say", formula
+        "The noise of a step vanishes: the proof of Theorem 3.8 needs it, and the theorem asks for "
+        "s log(d) log(n)^(3/2)/n = o(1) alone",
+        f"n eps >~ s log(d) sqrt(log(1/delta)) log(n)^{power}",
+    )
+
+
+def _dense_size(power: str, where: str) -> Assumption:
+    return Assumption(
+        f"The noise of a step vanishes, as {where} asks",
+        f"n eps >~ d sqrt(log(1/delta)) log(n)^{power}",
     )
 
 
 _FOLDS = (
-    "Step t reads rows t b + 1 to (t + 1) b, dealt by secret randomness; the print reads the first "
-    "b rows in every step, which is a composition of N0 mechanisms."
+    "Loose notation: Algorithms 2 and 4 write Q_(n/N0) without saying which rows step t reads. "
+    "Sections 3.1 and 5 split the sample and the proof in C.2 composes in parallel, so step t reads"
+    " rows t b + 1 to (t + 1) b here, in an order drawn in secret."
 )
 _NOISE = (
     "Noise is calibrated to the exact law of the mechanism, instead of by sqrt(2 log(1.25/delta)) "
@@ -111,8 +122,6 @@ _PEELED = (
 )
 _OF_ROWS, _OF_LINES = "2 T", "2 T^2"
 _OF_GAPS = "max(2 T^2, T^2 + (sigma/2) max(1, T^2 - 1))"
-_SPARSE_NEEDS = "n eps >~ s log(d) sqrt(log(1/delta)) log(n)^{}"
-_DENSE_NEEDS = "n eps >~ d sqrt(log(1/delta)) log(n)^{}"
 
 ROWS = Theory(
     estimand="b, up to its sign, of the mixture of normal laws around b and -b that rows follow",
@@ -122,7 +131,7 @@ ROWS = Theory(
         _KNOWN,
         _APART,
         _near("|b|/8"),
-        _enough(_DENSE_NEEDS.format("(3/2)")),
+        _dense_size("(3/2)", "Theorem 5.5"),
     ),
     upper=rates(
         "sqrt(d/n) log(n)",
@@ -139,7 +148,7 @@ SPARSE_ROWS = replace(
     assumptions=(
         *ROWS.assumptions[:-1],
         Assumption("At most a constant part of the sparsity that is asked for is needed"),
-        _enough(_SPARSE_NEEDS.format("(3/2)")),
+        _sparse_size("(3/2)"),
     ),
     upper=rates(
         "sqrt(s log(d) log(n)/n)",
@@ -152,7 +161,13 @@ SPARSE_ROWS = replace(
 LINES = Theory(
     estimand="b, up to its sign, of the mixture of regressions with coefficients b and -b",
     guarantee=_GAUSSIAN.format(_OF_LINES),
-    assumptions=(_NORMAL, _KNOWN, _APART, _near("|b|/64"), _enough(_DENSE_NEEDS.format("2"))),
+    assumptions=(
+        _NORMAL,
+        _KNOWN,
+        _APART,
+        _near("|b|/64"),
+        _dense_size("2", "Theorem A.3, which prints log(n)^(3/2),"),
+    ),
     upper=rates(
         "sqrt(d/n) log(n)^(3/2)",
         f"d {_ROOT} log(n)^2/(n eps)",
@@ -169,7 +184,7 @@ SPARSE_LINES = replace(
     assumptions=(
         *LINES.assumptions[:-1],
         Assumption("At most a constant part of the sparsity that is asked for is needed"),
-        _enough(_SPARSE_NEEDS.format("2")),
+        _sparse_size("2"),
     ),
     upper=rates(*_SPARSE_TWO, ZHANG_EM.at("Theorem 4.4, by Theorem 3.8")),
     lower=SPARSE_LINES_LOWER,
@@ -187,7 +202,7 @@ MISSING = Theory(
         Assumption("Errors are normal and sigma is known"),
         _RANDOM,
         _near("L |b|/2, with L < 1,", of="b"),
-        _enough(_DENSE_NEEDS.format("2")),
+        _dense_size("2", "Theorem A.5, which prints log(n)^(3/2),"),
     ),
     upper=rates(
         "sqrt(d/n) log(n)^(3/2)",
@@ -204,7 +219,7 @@ SPARSE_MISSING = replace(
     assumptions=(
         *MISSING.assumptions[:-1],
         Assumption("At most a constant part of the sparsity that is asked for is needed"),
-        _enough(_SPARSE_NEEDS.format("2")),
+        _sparse_size("2"),
     ),
     upper=rates(*_SPARSE_TWO, ZHANG_EM.at("Theorem 4.6, by Theorem 3.8")),
     lower=_SPARSE_MISSING_LOWER,

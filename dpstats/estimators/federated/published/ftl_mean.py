@@ -8,13 +8,17 @@ from typing import ClassVar
 
 from dpstats.estimators.bounds import rates
 from dpstats.estimators.federated.one_shot import OneShot
-from dpstats.estimators.federated.theory import ALIKE, MEAN_LOWER, TARGET_MEAN_LOWER
+from dpstats.estimators.federated.theory import (
+    ALIKE,
+    MEAN_LOWER,
+    MEAN_UPPER,
+    TARGET_MEAN_LOWER,
+)
 from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 __all__ = ["FTLMean"]
 
-_LI = LI_FEDERATED.at("Theorem 1, (II)")
 _I = LI_FEDERATED.at("equation (9); Theorem 1, (I)")
 _TARGET = rates(
     "sqrt(log(1/eta)/n0), eta = 0.05", "log(1/eta) sqrt(log(n0/eta))/(n0 eps), eta = 0.05", _I
@@ -34,11 +38,7 @@ _THEORY = Theory(
         Assumption("Theorem 1, (12)", "n0 >~ log(1/(delta eta))/eps, eta = 0.05"),
         Assumption("The range is found at the target", "n0 eps > 50 log(100/eta), eta = 0.05"),
     ),
-    upper=(
-        Rate("heterogeneity", "h", _LI),
-        Rate("statistical", "sqrt(log(1/eta)/n), eta = 0.05", _LI),
-        Rate("privacy", "log(1/eta) sqrt(K log(n/eta))/(n eps), eta = 0.05", _LI),
-    ),
+    upper=MEAN_UPPER,
     lower=MEAN_LOWER,
     alone={"upper": _TARGET, "lower": TARGET_MEAN_LOWER},
     citations=(
