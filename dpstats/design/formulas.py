@@ -17,7 +17,7 @@ from dpstats.design.public import public_frame, public_rows
 from dpstats.design.responses import Response, response_of_counts, response_of_term
 from dpstats.design.syntax import reason, written_factors
 from dpstats.design.terms import Terms
-from dpstats.errors import FormulaError
+from dpstats.errors import FormulaError, TrustError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Boolean, Categorical, Numeric
 
@@ -195,6 +195,24 @@ def parsed(formula: str, text: str, columns: Sequence[str]) -> tuple[Any, Any]:
             f"Formula {formula!r} has several parts; one left and one right side are needed."
         )
     return left, right
+
+
+def read_private_response(formula: str, left: str, terms: Terms, family: Family) -> Response:
+    """The response where covariates are public; raises as `read_response`.
+
+    Raises
+    ------
+    TrustError
+        If it is a share of trials.
+    """
+    endog = read_response(formula, left, terms, family)
+    if endog.trials is None:
+        return endog
+    raise TrustError(
+        f"The response {left!r} is a share of trials, which weigh its row and are private "
+        "as it is: Central(epsilon, delta) fits it. With public covariates declare the "
+        "share itself, as Numeric(0, 1); rows then count alike."
+    )
 
 
 def _checked_factor(text: str, terms: Terms, lookup: bool) -> str | Factor:

@@ -13,7 +13,7 @@ from dpstats.design.arrays import column_of, matrix_of, width_of
 from dpstats.design.evaluating import variables_of
 from dpstats.design.facts import Design
 from dpstats.design.fitted_formula import FittedFormula
-from dpstats.design.formulas import parsed, read_response
+from dpstats.design.formulas import parsed, read_private_response, read_response
 from dpstats.design.layout import Layout, Source
 from dpstats.design.public_columns import PublicColumns, PublicRows, floats, usable
 from dpstats.design.public_subset import SomeRows, of_rows
@@ -23,7 +23,7 @@ from dpstats.design.responses import Response, response_of_column
 from dpstats.design.rows import KeptEntries, TableSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import Offset, Standardization, internal
-from dpstats.errors import DataError, FormulaError, SchemaError, TrustError, scrubbed
+from dpstats.errors import DataError, FormulaError, SchemaError, scrubbed
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names, named_columns, row_count
@@ -104,13 +104,7 @@ class PublicDesign(Design):
         """
         _check_schema(schema)
         left, right = _sides(formula)
-        endog = read_response(formula, left, Terms(schema), family)
-        if endog.trials is not None:
-            raise TrustError(
-                f"The response {left!r} is a share of trials, which weigh its row and are private "
-                "as it is: Central(epsilon, delta) fits it. With public covariates declare the "
-                "share itself, as Numeric(0, 1); rows then count alike."
-            )
+        endog = read_private_response(formula, left, Terms(schema), family)
         private = set(endog.declarations)
         public = [n for n in column_names(data) if n not in private and n != schema.unit]
         texts = {"formula": right, "offset": offset, "exposure": exposure}
@@ -136,11 +130,12 @@ class PublicDesign(Design):
         used = usable(found.matrix, list(terms["exog"].names), found.offset, found.own)
         made = _assemble(used, endog, family, schema, recipe, terms)
         rows = replace(made.rows, folder=found.folder, table=found.table)
-        made = replace(made, covariates=rows)
-        return made if some is None else made._of_rows(some)
+        return replace(made, covariates=rows)._of_rows(some)
 
-    def _of_rows(self, some: SomeRows) -> PublicDesign:
+    def _of_rows(self, some: SomeRows | None) -> PublicDesign:
         """The design made of some rows, in the table that they are of."""
+        if some is None:
+            return self
         recipe = {**self._recipe, "subset": some.text}
         rows = some.placed(self.rows)
         return replace(self, subset=some.text, covariates=rows, _recipe=recipe)
