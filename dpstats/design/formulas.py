@@ -21,7 +21,7 @@ from dpstats.errors import FormulaError, TrustError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Boolean, Categorical, Numeric
 
-__all__ = ["parsed", "read_formula", "read_response"]
+__all__ = ["parsed", "read_formula", "read_private_response", "read_response"]
 
 
 _TEST_ROWS = 12

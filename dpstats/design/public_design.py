@@ -16,7 +16,7 @@ from dpstats.design.fitted_formula import FittedFormula
 from dpstats.design.formulas import parsed, read_private_response, read_response
 from dpstats.design.layout import Layout, Source
 from dpstats.design.public_columns import PublicColumns, PublicRows, floats, usable
-from dpstats.design.public_subset import SomeRows, of_rows
+from dpstats.design.public_subset import RowsOf, SomeRows, of_rows
 from dpstats.design.public_values import PublicValues, as_declared, known_names, total_of
 from dpstats.design.recipes import TERMS, VERSION, check_facts, public_facts
 from dpstats.design.responses import Response, response_of_column
@@ -66,7 +66,6 @@ class PublicDesign(Design):
         offset: str | None = None,
         exposure: str | None = None,
         context: Mapping[str, Any] | None = None,
-        subset: str | None = None,
     ) -> PublicDesign:
         """Fit the right side of a formula on a public table.
 
@@ -80,7 +79,7 @@ class PublicDesign(Design):
             Declaration of the response; covariates need none.
         data : table
             Public covariates, and the response, which is not read; or only kept, where both are
-            read in batches (see `PublicValues`).
+            read in batches (see `PublicValues`). Of some of its rows, `RowsOf` them.
         family : Family, default GAUSSIAN
             Law and link of the response.
         offset, exposure : str, optional
@@ -88,8 +87,6 @@ class PublicDesign(Design):
             or by its logarithm.
         context : mapping, optional
             Python variables and functions that the formula may name; they are taken as public.
-        subset : str, optional
-            Expression of public columns that are declared: the rows that are meant.
 
         Raises
         ------
@@ -105,6 +102,7 @@ class PublicDesign(Design):
         _check_schema(schema)
         left, right = _sides(formula)
         endog = read_private_response(formula, left, Terms(schema), family)
+        data, subset = data if isinstance(data, RowsOf) else (data, None)
         private = set(endog.declarations)
         public = [n for n in column_names(data) if n not in private and n != schema.unit]
         texts = {"formula": right, "offset": offset, "exposure": exposure}

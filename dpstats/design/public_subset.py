@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,14 @@ from dpstats.schema import Schema
 from dpstats.tables import named_columns, row_count
 from dpstats.tables.streams import Stream
 
-__all__ = ["SomeRows", "of_rows"]
+__all__ = ["RowsOf", "SomeRows", "of_rows"]
+
+
+class RowsOf(NamedTuple):
+    """Some rows of a table of public covariates, and the expression that says which."""
+
+    table: Any
+    subset: str
 
 
 @dataclass(frozen=True, eq=False)

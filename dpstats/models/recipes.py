@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
+from dpstats.design import DeclaredDesign, Design, PublicDesign, RowsOf, captured
 from dpstats.design.mistakes import is_mistaken
 from dpstats.errors import (
     DataError,
@@ -143,12 +143,11 @@ class Formula:
         return PublicDesign.of_table(
             self._written,
             self.schema,
-            data,
+            data if self.subset is None else RowsOf(data, self.subset),
             family=self.family,
             offset=self.offset,
             exposure=self.exposure,
             context=self.context,
-            subset=self.subset,
         )
 
 
