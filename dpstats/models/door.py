@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -38,7 +39,14 @@ from dpstats.tables.scratch import scratch_folder
 from dpstats.tables.streams import Reading
 from dpstats.text import plain
 
-__all__ = ["PreparedFit", "check_responses", "concluded", "fit", "open_to_questions"]
+__all__ = [
+    "PreparedFit",
+    "check_responses",
+    "concluded",
+    "fit",
+    "fit_each",
+    "open_to_questions",
+]
 
 
 class PreparedFit(NamedTuple):
@@ -94,6 +102,36 @@ def fit(
         del source
         holder = reading = None  # this frame is part of the traceback
     return warned_of(result, stacklevel=4)
+
+
+def fit_each(
+    prepared: Sequence[PreparedFit],
+    whole: Plan,
+    label: str,
+    ledger: Ledger | None,
+    noise: Noise | None,
+) -> list[Results]:
+    """Charge the ledger once, for all of several fits by one curator; then fit them in turn.
+
+    What all of them together cost, `whole` says, and whoever made it has proved.
+    """
+    noise = SafeNoise() if noise is None else noise
+    apart = getattr(noise, "apart", lambda _: noise)
+    for message in dict.fromkeys(text for each in prepared for text in each.plan.warnings):
+        warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
+    ledger = _charged(whole, label, ledger, noise)
+    made, holder = list[Results](), None
+    try:
+        for k, (design, source, estimator, plan, *_) in enumerate(prepared):
+            assert source is not None
+            holder = Curator(source, design, plan, apart(k))
+            made.append(concluded(estimator, holder, design, plan, ledger.state()))
+    except BaseException as error:
+        raise without_frames(error) from None
+    finally:
+        del prepared
+        source = holder = None  # this frame is part of the traceback
+    return made
 
 
 def _store(

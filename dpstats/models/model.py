@@ -126,6 +126,17 @@ class Model:
         made._expected = made._n = n
         return made
 
+    def within(self, subset: str) -> Model:
+        """The model of the rows of a subset, in place of those that it is of."""
+        made = copy.copy(self)
+        made.__dict__.pop("design", None)
+        made.__dict__.pop("_repeated_design", None)
+        made._recipe = of_subset(self._recipe, subset)
+        made._public_side = PublicSide(made._recipe, made._data)
+        selecting = self._selecting
+        made._selecting = selecting and (lambda: selecting().within(subset))
+        return made
+
     @cached_property
     def _repeated_design(self) -> PublicDesign:
         """The design with public covariates, of as many rows as are expected."""
