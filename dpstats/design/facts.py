@@ -263,7 +263,7 @@ class Design(ABC):
 
     def _is_read(self, name: str) -> bool:
         """Whether a column is read for more than the subset."""
-        return name in self.inputs or name not in self._layout.subset_declarations
+        return name in self._layout.inputs or name not in self._layout.subset_declarations
 
     @property
     def response_guess(self) -> float | None:
