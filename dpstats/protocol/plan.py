@@ -180,7 +180,8 @@ class Plan:
         as public facts tell: 1 is that of an answer of nothing. Methods are chosen by it; inf
         where a method does not say.
     subset : str, default ""
-        Expression of the rows that are meant, of which `n` is then a public guess; all without one.
+        Expression of the rows that are meant, all without one. `n` is then a public guess of them,
+        but where rows are public, or their messages.
     """
 
     model: str
@@ -211,7 +212,7 @@ class Plan:
         p, (epsilon, delta) = self.privacy, self.cost
         lines = [
             f"Plan: {self.model} by {self.method}, {p.trust}, n = {self.n:,}; no row was read",
-            *wrap([f"Subset: {self.subset}; n is a public guess of its rows."] * bool(self.subset)),
+            *wrap([f"Subset: {self.subset}{self._guessed}."] * bool(self.subset)),
             f"Asked: epsilon = {p.epsilon:g}, delta = {p.delta:g}. All mechanisms together cost "
             f"({epsilon:.4g}, {delta:.4g}).",
         ]
@@ -232,6 +233,12 @@ class Plan:
         used = [(m.slot, _law(m.event), _share(m, self), m.purpose) for m in self.mechanisms]
         lines += ["", *grid(("mechanism", "noise", "share", "purpose"), used)]
         return "\n".join(map(plain, lines)).rstrip()
+
+    @property
+    def _guessed(self) -> str:
+        """That the number of rows of a subset is a guess, where nobody may count them."""
+        counted = self.privacy.trust in ("local", "label-only")  # messages, and public rows
+        return "" if counted else "; n is a public guess of its rows"
 
     def _expected(self) -> list[str]:
         """Expected standard errors as they are shown."""

@@ -99,6 +99,7 @@ def _model(fit: Released) -> tuple[str, str]:
 def _head(fit: Released, own: Particulars) -> TextTable:
     plan, table, now = fit.plan, fit.table, time.localtime()
     count = "public" if fit.nobs_public else "noisy"
+    count = "guess" if count == "noisy" and fit.design.subset and fit.nobs == plan.n else count
     noisy = ("Contributing (noisy):", f"{_at_most_all(fit):.0f}")
     left = [
         *([("Dep. Variable:", fit.response)] if fit.design.endog is not None else []),
