@@ -26,6 +26,7 @@ from dpstats.models.descriptive import (
 )
 from dpstats.models.devices import Collector, Randomizer
 from dpstats.models.evaluation import evaluate
+from dpstats.models.groups import by
 from dpstats.models.mixtures import gaussian_mixture, mixture_ols
 from dpstats.models.ranges import private_range, private_ranges
 from dpstats.models.regressions import glm, logit, mnlogit, ols, probit, quantreg
@@ -64,6 +65,7 @@ __all__ = [
     "Results",
     "Schema",
     "SeededNoise",
+    "by",
     "check",
     "compare",
     "corr",

@@ -23,6 +23,7 @@ __all__ = [
     "add_format",
     "add_model",
     "add_privacy",
+    "add_subset",
     "answer",
     "files_of",
     "listed_levels",
@@ -132,7 +133,7 @@ def model_of(arguments: argparse.Namespace, schema: Any, **rows: Any) -> Any:
     """
     import dpstats as dp
 
-    family, link = arguments.family, arguments.link
+    family, link, rows = arguments.family, arguments.link, {**rows, "subset": arguments.subset}
     if family is None and link is not None:
         raise DataError(f"--link {link} needs --family, such as --family binomial.")
     if family is not None and arguments.model is not None:
@@ -194,9 +195,21 @@ def files_of(arguments: argparse.Namespace) -> Any:
     return dp.CSV(arguments.data, **declared) if declared else arguments.data
 
 
+def add_subset(parser: argparse.ArgumentParser) -> None:
+    """Which rows are meant."""
+    parser.add_argument(
+        "--subset",
+        help='rows that are meant, such as "urban & age >= 18"; their number is then a noisy one',
+    )
+
+
 def add_privacy(parser: argparse.ArgumentParser) -> None:
-    """The schema and the guarantee."""
+    """The schema, the rows that are meant, and the guarantee."""
     parser.add_argument("--schema", type=Path, required=True, help="schema file (JSON)")
+    add_subset(parser)
+    parser.add_argument(
+        "--subset-share", type=float, help="public guess of the share of rows that are meant"
+    )
     parser.add_argument("--epsilon", type=float, required=True)
     parser.add_argument("--delta", type=float, default=0.0, help="well below 1/n; default: 0")
     parser.add_argument(
@@ -257,8 +270,9 @@ def privacy_of(arguments: argparse.Namespace) -> Privacy:
 
 def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Method and its options."""
-    sparsity = getattr(arguments, "sparsity", None)
-    return {"method": arguments.method, "sparsity": sparsity, **dict(arguments.option)}
+    sparsity, share = getattr(arguments, "sparsity", None), arguments.subset_share
+    guess = {} if share is None else {"subset_share": share}
+    return {"method": arguments.method, "sparsity": sparsity, **guess, **dict(arguments.option)}
 
 
 def add_answer(parser: argparse.ArgumentParser) -> None:

@@ -43,6 +43,7 @@ def statistic(name: str, flags: Sequence[str], arguments: argparse.Namespace) ->
     values = {flag: getattr(arguments, flag.lstrip("-").replace("-", "_")) for flag in flags}
     first = [value for flag, value in values.items() if flag[0] != "-"]
     more = {f[2:]: value for f, value in values.items() if f[0] == "-" and value is not None}
+    more |= {} if arguments.subset is None else {"subset": arguments.subset}
     answer(arguments, make(*first, data=_table(arguments), schema=_schema(arguments), **more))
 
 

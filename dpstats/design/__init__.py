@@ -14,6 +14,7 @@ from dpstats.design.new_rows import held_columns
 from dpstats.design.nobody import Nobody
 from dpstats.design.public_columns import PublicRows
 from dpstats.design.public_design import PublicDesign
+from dpstats.design.public_subset import RowsOf
 from dpstats.design.reading import design_from_dict
 from dpstats.design.rows import TableSource
 from dpstats.design.sparse_rows import SparseSource
@@ -28,6 +29,7 @@ __all__ = [
     "PublicDesign",
     "PublicRows",
     "RawBlock",
+    "RowsOf",
     "Source",
     "SparseSource",
     "Standardization",

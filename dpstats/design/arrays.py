@@ -28,6 +28,7 @@ __all__ = [
     "matrix_of",
     "pairs_of",
     "shortest",
+    "width_of",
 ]
 
 Float = NDArray[np.float64]
@@ -226,3 +227,9 @@ def column_of(values: Any, name: str, rows: int) -> Any:
     if len(column) != rows:
         raise DataError(f"{name} has {len(column)} rows and exog {rows}.")
     return column
+
+
+def width_of(exog: Any) -> int:
+    """Columns of a matrix; 1 of what is none."""
+    shape = np.shape(exog) if not hasattr(exog, "shape") else exog.shape
+    return int(shape[1]) if len(shape) == 2 else 1

@@ -215,7 +215,8 @@ class DeclaredDesign(Design):
         options = design_options(data)
         names = options.pop("design_names")
         make = cls.from_formula if "formula" in options else cls.from_arrays
-        made = make(**options)
+        subset = options.pop("subset", None)
+        made = make(**options).within(subset)
         check_same_names(names, made.names)
         return made
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from dpstats.design.layout import Layout, Source
 from dpstats.design.new_rows import Astray
 from dpstats.design.public import typical_table
+from dpstats.design.subsets import read_subset
+from dpstats.design.terms import Terms
 from dpstats.design.units import Endog, Offset, Standardization
 from dpstats.design.weights import Weights
 from dpstats.errors import FormulaError
@@ -63,13 +65,16 @@ class Design(ABC):
     standardization : Standardization
         Between internal and user units.
     columns : tuple of str
-        Columns of the table that are read, with the response and the unit.
+        Columns of the table that are read, with the response, the subset and the unit.
     notes : tuple of str
         What was dropped and why.
     bases : frozenset of str
         Columns of the table that splines and polynomials over a declared range read.
     weights : Weights or None
         Public facts about weights of the rows; None where rows count alike.
+    subset : str or None
+        Expression of declared columns: rows where it is false, or misses a value, contribute
+        nothing. None where all rows are meant.
     found : mapping
         Centres and scales that a fit found, by position, where it is such a design: see `scaled`.
     """
@@ -89,6 +94,7 @@ class Design(ABC):
     notes: tuple[str, ...]
     bases: frozenset[str]
     weights: Weights | None = field(default=None, kw_only=True)
+    subset: str | None = field(default=None, kw_only=True)
     found: Mapping[int, tuple[float, float]] = field(default_factory=dict, repr=False, kw_only=True)
     _layout: Layout = field(repr=False)
     _recipe: Mapping[str, Any] = field(repr=False)
@@ -143,7 +149,7 @@ class Design(ABC):
     @property
     def predictors(self) -> tuple[str, ...]:
         """Declared columns that a prediction reads: of covariates, offset and exposure."""
-        layout = self._layout
+        layout = replace(self._layout, subset_declarations={})
         unread = {*layout.endog_declarations, *layout.weight_declarations}
         return tuple(name for name in layout.columns if name not in unread)
 
@@ -167,6 +173,50 @@ class Design(ABC):
     def part(self, **facts: Any) -> Self:
         """The design with other facts of some of its columns, of which rows are not read."""
         return replace(self, **facts)
+
+    def within(self, subset: str | None) -> Self:
+        """The same model of the rows of a subset; see `read_subset`.
+
+        Raises
+        ------
+        FormulaError
+            If it is no expression of declared columns, or the design is one of arrays.
+        """
+        if subset is None:
+            return self
+        if self.schema is None:
+            raise FormulaError("subset= names declared columns; of arrays, there are none.")
+        rows = read_subset(subset, Terms(self.schema))
+        return replace(
+            self,
+            subset=rows.text,
+            columns=tuple(dict.fromkeys((*self.columns, *rows.declarations))),
+            _layout=replace(
+                self._layout, subset=rows.evaluate, subset_declarations=rows.declarations
+            ),
+            _recipe={**self._recipe, "subset": rows.text},
+        )
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether each row is a unit of its own, and all are meant: how many is then public.
+
+        Where neighbours replace one row, that is: of rows added or removed the number is private.
+        """
+        several = self.schema is not None and self.schema.unit is not None
+        return self._layout.subset is None and not several
+
+    def expected_rows(self, n: int, share: float | None = None) -> int:
+        """Rows of the subset to plan for, of `n`: all without one; public.
+
+        Without a guess the share is that of rows made from the schema: declared shares of levels,
+        and ranges of numbers.
+        """
+        if self.subset is None or self.schema is None or self._layout.subset is None:
+            return n
+        if share is None:
+            share = read_subset(self.subset, Terms(self.schema)).guessed_share()
+        return max(round(n * share), 1)
 
     @property
     def by_value(self) -> bool:
@@ -198,7 +248,7 @@ class Design(ABC):
         """Made-up rows (m, d) in the user's units, as the schema guesses them: `typical_table`."""
         if self.schema is None:
             raise FormulaError("A design from arrays has no schema that rows could be made from.")
-        names = [name for name in self.columns if name in self.schema]
+        names = [name for name in self.columns if name in self.schema and self._is_read(name)]
         return self.exog(typical_table(names, self.schema, m, rare))
 
     @property
@@ -207,8 +257,13 @@ class Design(ABC):
         if self.schema is None:
             return False
         response = None if self.endog is None else self.endog.name
-        declared = (self.schema.get(name) for name in self.columns if name != response)
+        read = (name for name in self.columns if name != response and self._is_read(name))
+        declared = (self.schema.get(name) for name in read)
         return any(not isinstance(d, Numeric) and d.shares is None for d in declared if d)
+
+    def _is_read(self, name: str) -> bool:
+        """Whether a column is read for more than the subset."""
+        return name in self._layout.inputs or name not in self._layout.subset_declarations
 
     @property
     def response_guess(self) -> float | None:

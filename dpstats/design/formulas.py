@@ -20,11 +20,11 @@ from dpstats.design.public import public_frame, public_rows
 from dpstats.design.responses import Response, response_of_counts, response_of_term
 from dpstats.design.terms import Terms
 from dpstats.design.written import Written, reason
-from dpstats.errors import FormulaError
+from dpstats.errors import FormulaError, TrustError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Boolean, Categorical, Numeric
 
-__all__ = ["most_columns", "parsed", "read_formula", "read_response"]
+__all__ = ["most_columns", "parsed", "read_formula", "read_private_response", "read_response"]
 
 MOST_COLUMNS = 10_000  # of interactions: the cost grows with their square, to some minutes
 
@@ -244,6 +244,24 @@ def parsed(written: Written, text: str, columns: Sequence[str]) -> tuple[Any, An
             f"Formula {written.shown!r} has several parts; one left and one right side are needed."
         )
     return left, right
+
+
+def read_private_response(written: Written, shown: str, terms: Terms, family: Family) -> Response:
+    """The response where covariates are public; raises as `read_response`.
+
+    Raises
+    ------
+    TrustError
+        If it is a share of trials.
+    """
+    endog = read_response(written, terms, family)
+    if endog.trials is None:
+        return endog
+    raise TrustError(
+        f"The response {shown!r} is a share of trials, which weigh its row and are private "
+        "as it is: Central(epsilon, delta) fits it. With public covariates declare the "
+        "share itself, as Numeric(0, 1); rows then count alike."
+    )
 
 
 def _checked_factor(written: Written, text: str, terms: Terms, lookup: bool) -> str | Factor:

@@ -76,6 +76,10 @@ class Layout:
     endog, offset, weights : function or None
         From coerced columns to the response, the known term and the weights, shape (m,). There is
         no known term, and there are no weights, without a response.
+    subset : function or None
+        From coerced columns, none of which is missing, to which rows are inside, shape (m,).
+    subset_declarations : mapping
+        Declared columns that `subset` reads.
     """
 
     bounds: Float
@@ -94,17 +98,18 @@ class Layout:
     offset_declarations: Mapping[str, Declaration] = field(default_factory=dict)
     weights: Evaluate | None = None
     weight_declarations: Mapping[str, Declaration] = field(default_factory=dict)
+    subset: Callable[[Mapping[str, Any]], Mask] | None = None
+    subset_declarations: Mapping[str, Declaration] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Table columns that are read, the response first."""
-        direct = [name for name in self.lookups if isinstance(name, str)]
-        rest = (*self.declarations, *self.offset_declarations, *self.weight_declarations)
-        return tuple(dict.fromkeys([*self.endog_declarations, *direct, *rest]))
+        read = [name for name in self.inputs if isinstance(name, str)]
+        return tuple(dict.fromkeys([*read, *self.subset_declarations]))
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """Names of what is read, the response first; columns of a matrix by their position."""
+        """What a row is made of, the response first; columns of a matrix by their position."""
         rest = (*self.declarations, *self.offset_declarations, *self.weight_declarations)
         return tuple(dict.fromkeys([*self.endog_declarations, *self.lookups, *rest]))
 
@@ -127,15 +132,13 @@ class Layout:
                 check_kind(columns[name], name, schema[name].kinds)
 
     def covariates(self) -> Layout:
-        """The same design without its response, known term and weights."""
-        alone = replace(self, endog=None, endog_declarations={}, weights=None)
-        return replace(alone, offset=None, offset_declarations={}, weight_declarations={})
+        """The same design without its response, known term, weights and subset."""
+        return replace(self.asked_anew(), offset=None, offset_declarations={})
 
     def asked_anew(self) -> Layout:
         """What new rows bring: the covariates and the known term."""
-        return replace(
-            self, endog=None, endog_declarations={}, weights=None, weight_declarations={}
-        )
+        alone = replace(self, endog=None, endog_declarations={}, subset=None)
+        return replace(alone, weights=None, weight_declarations={}, subset_declarations={})
 
     def beside(self) -> Layout:
         """The response and the known term without the design."""

@@ -9,21 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.arrays import column_of, matrix_of
+from dpstats.design.arrays import column_of, matrix_of, width_of
 from dpstats.design.evaluating import RightSide
 from dpstats.design.facts import Design
 from dpstats.design.fitted_formula import FittedFormula
-from dpstats.design.formulas import read_response
+from dpstats.design.formulas import read_private_response, read_response
 from dpstats.design.layout import Layout, Source
 from dpstats.design.public_columns import PublicColumns, PublicRows, floats, usable
-from dpstats.design.public_values import PublicValues, as_declared, total_of
+from dpstats.design.public_subset import RowsOf, SomeRows, of_rows
+from dpstats.design.public_values import PublicValues, as_declared, known_names, total_of
 from dpstats.design.recipes import TERMS, VERSION, check_facts, public_facts
 from dpstats.design.responses import Response, response_of_column
 from dpstats.design.rows import KeptEntries, TableSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import Offset, Standardization, internal
 from dpstats.design.written import Written, sides
-from dpstats.errors import DataError, FormulaError, SchemaError, TrustError, scrubbed
+from dpstats.errors import DataError, FormulaError, SchemaError, scrubbed
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names, named_columns, row_count
@@ -79,7 +80,7 @@ class PublicDesign(Design):
             Declaration of the response; covariates need none.
         data : table
             Public covariates, and the response, which is not read; or only kept, where both are
-            read in batches (see `PublicValues`).
+            read in batches (see `PublicValues`). Of some of its rows, `RowsOf` them.
         family : Family, default GAUSSIAN
             Law and link of the response.
         offset, exposure : str, optional
@@ -91,7 +92,8 @@ class PublicDesign(Design):
         Raises
         ------
         FormulaError
-            If the formula cannot be evaluated, or the response is on its right side.
+            If the formula cannot be evaluated, or the response is on its right side, or in the
+            subset.
         SchemaError
             If the response is not declared, may leave the family's domain, or the schema declares
             several rows per unit.
@@ -100,13 +102,8 @@ class PublicDesign(Design):
         """
         _check_schema(schema)
         left, right = _sides(formula)
-        endog = read_response(Written.of(formula), Terms(schema), family)
-        if endog.trials is not None:
-            raise TrustError(
-                f"The response {left!r} is a share of trials, which weigh its row and are private "
-                "as it is: Central(epsilon, delta) fits it. With public covariates declare the "
-                "share itself, as Numeric(0, 1); rows then count alike."
-            )
+        endog = read_private_response(Written.of(formula), left, Terms(schema), family)
+        data, subset = data if isinstance(data, RowsOf) else (data, None)
         private = set(endog.declarations)
         public = [n for n in column_names(data) if n not in private and n != schema.unit]
         texts = {"formula": right, "offset": offset, "exposure": exposure}
@@ -121,7 +118,8 @@ class PublicDesign(Design):
             for name, text in texts.items()
             if name != "formula" and text is not None
         }
-        found = PublicValues.of(given, data, public, private, context)
+        some = None if subset is None else of_rows(subset, schema, data, public, private)
+        found = PublicValues.of(given, some.columns if some else data, public, private, context)
         terms = {("exog" if name == "formula" else name): f for name, f in found.fitted.items()}
         recipe = {
             "formula": formula,
@@ -131,7 +129,15 @@ class PublicDesign(Design):
         used = usable(found.matrix, list(terms["exog"].names), found.offset, found.own)
         made = _assemble(used, endog, family, schema, recipe, terms)
         rows = replace(made.rows, folder=found.folder, table=found.table)
-        return replace(made, covariates=rows)
+        return replace(made, covariates=rows)._of_rows(some)
+
+    def _of_rows(self, some: SomeRows | None) -> PublicDesign:
+        """The design made of some rows, in the table that they are of."""
+        if some is None:
+            return self
+        recipe = {**self._recipe, "subset": some.text}
+        rows = some.placed(self.rows)
+        return replace(self, subset=some.text, covariates=rows, _recipe=recipe)
 
     @classmethod
     def of_arrays(
@@ -172,7 +178,7 @@ class PublicDesign(Design):
         """
         lower, upper = endog_bounds
         endog = response_of_column(endog_name, Numeric(float(lower), float(upper)), family)
-        matrix = floats(matrix_of(exog, _width(exog)))
+        matrix = floats(matrix_of(exog, width_of(exog)))
         given = {"offset": offset, "exposure": exposure}
         known = {
             name: to_float(column_of(values, name, matrix.shape[0]))
@@ -354,11 +360,6 @@ def _alone(name: str, text: Any) -> str:
     return f"0 + {{{text}}}"
 
 
-def _width(exog: Any) -> int:
-    shape = np.shape(exog) if not hasattr(exog, "shape") else exog.shape
-    return int(shape[1]) if len(shape) == 2 else 1
-
-
 def _assemble(
     used: PublicColumns,
     endog: Response,
@@ -405,7 +406,7 @@ def _made(
     y_center, y_scale = recipe["y_units"]
     standardization = Standardization(center, scale, y_center, y_scale, recipe["intercept"])
     inner = internal(bounds, center, scale)
-    known = _known_names(recipe)
+    known = known_names(recipe)
     ends = recipe["offset_bounds"]
     return PublicDesign(
         formula=recipe.get("formula"),
@@ -414,6 +415,7 @@ def _made(
         family=law,
         offset=None if ends is None else Offset(" + ".join(known), *ends),
         names=tuple(recipe["design_names"]),
+        subset=recipe.get("subset"),
         bounds=bounds,
         has_intercept=recipe["intercept"] is not None,
         internal_bounds=inner,
@@ -437,13 +439,3 @@ def _made(
         _exposure=fitted.get("exposure"),
         _taken=None if recipe["taken"] is None else np.array(recipe["taken"], dtype=np.intp),
     )
-
-
-def _known_names(recipe: Mapping[str, Any]) -> list[str]:
-    """The known term in words."""
-    shown = {"offset": "{}", "exposure": "log({})"}
-    texts = {name: name for name in recipe.get("known", ())}
-    for name in shown:
-        if isinstance(recipe.get(name), Mapping):
-            texts[name] = recipe[name]["text"].removeprefix("0 + {").removesuffix("}")
-    return [shown[name].format(text) for name, text in texts.items()]

@@ -20,7 +20,7 @@ from dpstats.tables.coercion import check_kind, is_object, to_float
 from dpstats.tables.scratch import arrays, bytes_of, check_space, scratch_folder
 from dpstats.tables.streams import Reading, Stream
 
-__all__ = ["AT_ONCE", "PublicValues", "as_declared", "total_of"]
+__all__ = ["AT_ONCE", "PublicValues", "as_declared", "known_names", "total_of"]
 
 Float = NDArray[np.float64]
 
@@ -218,3 +218,13 @@ def as_declared(data: Any, read: Sequence[str], schema: Schema) -> Any:
     if not numbers or isinstance(data, Stream):
         return data
     return {**named_columns(data, read), **numbers}
+
+
+def known_names(recipe: Mapping[str, Any]) -> list[str]:
+    """The known term in words."""
+    shown = {"offset": "{}", "exposure": "log({})"}
+    texts = {name: name for name in recipe.get("known", ())}
+    for name in shown:
+        if isinstance(recipe.get(name), Mapping):
+            texts[name] = recipe[name]["text"].removeprefix("0 + {").removesuffix("}")
+    return [shown[name].format(text) for name, text in texts.items()]

@@ -35,7 +35,7 @@ _PAIR = tuple[float, float]
 # Arguments of a `DeclaredDesign`, with the names that were made.
 _DESIGN: dict[str, Any] = {"design_names": tuple[str, ...], "family": dict}
 _OF_FORMULA: dict[str, Any] = {"formula": str, "schema": dict, "response": bool}
-_OF_FORMULA |= dict.fromkeys(("offset", "exposure", "weights", "weight_type"), str)
+_OF_FORMULA |= dict.fromkeys(("offset", "exposure", "weights", "weight_type", "subset"), str)
 _OF_MATRIX = {
     "k": int,
     "bounds": Float,
@@ -59,6 +59,7 @@ _PUBLIC: dict[str, Any] = {
     "intercept": int | None,
     "notes": tuple[str, ...],
     "offset_bounds": _PAIR | None,
+    "subset": str,
 }
 _OF_TABLE = {"formula": str, "schema": dict, **dict.fromkeys(TERMS, dict)}
 _OF_ARRAYS = {"k": int, "endog_bounds": _PAIR, "endog_name": str, "known": tuple[str, ...]}
@@ -130,7 +131,9 @@ def public_facts(data: Any) -> dict[str, Any]:
     """
     recipe = _of_version(data)
     wanted = _PUBLIC | (_OF_TABLE if "formula" in recipe else _OF_ARRAYS)
-    facts = values(wanted, recipe, "design", needed=wanted.keys() - {"offset", "exposure"})
+    facts = values(
+        wanted, recipe, "design", needed=wanted.keys() - {"offset", "exposure", "subset"}
+    )
     return facts | {"family": _family(facts["family"])}
 
 

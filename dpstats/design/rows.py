@@ -109,11 +109,35 @@ class TableSource:
 
     @cached_property
     def _unit(self) -> tuple[NDArray[np.intp], Mask] | None:
-        """Unit codes, and the rows whose unit is known.
+        """Unit codes, and the rows that may contribute: of a known unit, and of the subset.
 
         Made when rows are first read: after the ledger was charged.
         """
-        return None if self._unit_column is None else _unit_codes(self._unit_column[:])
+        if self._unit_column is None:
+            return None
+        return _unit_codes(self._unit_column[:], self._of_subset(0, self._rows))
+
+    def _inside(self, start: int, stop: int) -> Mask | None:
+        """Which of these rows may contribute at all; None where all may.
+
+        Of others nothing is read: every value counts as missing, and none as out of its range.
+        """
+        if self._unit is not None:
+            return self._unit[1][start:stop]
+        return self._of_subset(start, stop)
+
+    def _of_subset(self, start: int, stop: int) -> Mask | None:
+        """Which of these rows are in the subset, whose columns are all there."""
+        layout = self._layout
+        if layout.subset is None:
+            return None
+        rows, inside = dict[str, Any](), np.ones(max(stop - start, 0), dtype=np.bool_)
+        for name, declaration in layout.subset_declarations.items():
+            rows[name], missing = declaration.clean(self._columns[name][start:stop])
+            inside &= ~missing
+        with np.errstate(all="ignore"):  # a warning about a value would be a release
+            inside &= layout.subset(rows)
+        return inside
 
     def __len__(self) -> int:
         return self._rows
@@ -177,8 +201,8 @@ class TableSource:
                 taken = getattr(declared, "other", None) is not None
                 found[:, 1, at] = (places < 0) | (found[:, 2, at] & (not taken))
         found[:, 3] = ~found[:, :3].any(axis=1)
-        if self._unit is not None:
-            found[~self._unit[1][start:stop]] = False
+        if (inside := self._inside(start, stop)) is not None:
+            found[~inside] = False
         return found
 
     def under(self, layout: Layout) -> TableSource:
@@ -202,8 +226,8 @@ class TableSource:
         for positions, names in [*((p, n) for p, _, n in layout.computed), tail]:
             for name in names:
                 mask[:, positions] |= lost[name][:, None]
-        if self._unit is not None:
-            mask[~self._unit[1][start:stop]] = True
+        if (inside := self._inside(start, stop)) is not None:
+            mask[~inside] = True
         return part, mask
 
     def raw(self, start: int, stop: int) -> RawBlock:
@@ -223,11 +247,9 @@ class TableSource:
             x[a:b] = part[: layout.width].T
             for values, row in zip(tail, part[layout.width :], strict=True):
                 values[a:b] = row
-        unit = None
-        if self._unit is not None:
-            codes, named = self._unit
-            unit = codes[start:stop]
-            keep &= named[start:stop]
+        unit = None if self._unit is None else self._unit[0][start:stop]
+        if (inside := self._inside(start, stop)) is not None:
+            keep &= inside
         read = dict(zip(layout.filled[layout.width :] - layout.width, tail, strict=True))
         root = read.get(_WEIGHTS)
         if root is not None:
@@ -276,19 +298,20 @@ class TableSource:
         return lost
 
 
-def _unit_codes(unit: Any) -> tuple[NDArray[np.intp], Mask]:
-    """One code per unit, and the rows whose unit is known.
+def _unit_codes(unit: Any, inside: Mask | None = None) -> tuple[NDArray[np.intp], Mask]:
+    """One code per unit, and the rows whose unit is known and which are in a subset.
 
-    A row of nobody is left out, as if a value were missing: whose limit would it count against?
-    Its code is its own, so that it takes nobody's place either. In an object column a unit is named
-    by text or number, as a level is: a cell that is equal to others by a rule of its own would take
-    the places of their rows.
+    A row of nobody is left out, as if a value were missing: whose limit would it count against? So
+    is one outside of the subset, which is not to take the place of one inside. Its code
+    is its own, so that it takes nobody's place either. In an object column a unit is named by text
+    or number, as a level is: a cell that is equal to others by a rule of its own would take the
+    places of their rows.
     """
     import pandas as pd
 
     unit = to_keys(unit) if is_object(unit) else unit
     codes = np.array(pd.factorize(unit, use_na_sentinel=True)[0], dtype=np.intp)
-    named = codes >= 0
+    named = codes >= 0 if inside is None else (codes >= 0) & inside
     codes[~named] = codes.max(initial=-1) + 1 + np.arange(np.count_nonzero(~named))
     return codes, named
 

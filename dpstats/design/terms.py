@@ -155,6 +155,13 @@ class Terms:
             )
         return found
 
+    def number(self, node: ast.expr, text: str) -> Expression:
+        """One number a row, as a node of the syntax tree of `text` means it; see `expression`."""
+        found = self._single(node, text)
+        if not np.isfinite(found.bounds).all():
+            raise FormulaError(self._unbounded(text))
+        return found
+
     def categorical(self, text: str, tree: ast.expr) -> str | None:
         """Column of a ``C(column, contrasts)`` term; None if `text` is no such term.
 

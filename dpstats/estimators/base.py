@@ -93,7 +93,11 @@ class Method(ABC):
                 f"weights={design.weights.name!r}: method={self.name!r} takes no weighted rows. "
                 "Central(...) fits them by method='newton', with target='mle'."
             )
-        plan = replace(self._plan(design, privacy, n, options), unit=_protected(design, privacy))
+        plan = replace(
+            self._plan(design, privacy, n, options),
+            unit=_protected(design, privacy),
+            subset=design.subset or "",
+        )
         if plan.model == "mean" and design.endog is not None:  # of the column, and no intercept
             return replace(plan, parameters=(design.endog.name,))
         return plan

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError, given, is_number
-from dpstats.privacy import Privacy
+from dpstats.privacy import Neighbors, Privacy
 from dpstats.protocol import Plan
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = [
     "max_rows",
     "response_grid",
     "round_up",
+    "rows_known",
     "sufficient",
     "too_small",
     "with_errors",
@@ -128,6 +129,11 @@ def declared(design: Design) -> bool:
 def max_rows(design: Design) -> int:
     """Rows that one unit of privacy may contribute; public."""
     return 1 if design.schema is None else design.schema.max_rows or 1
+
+
+def rows_known(design: Design, privacy: Privacy) -> bool:
+    """Whether the number of rows is public; a plan holds a guess of it otherwise."""
+    return design.counts_rows and privacy.neighbors is Neighbors.REPLACE_ONE
 
 
 def clipping_radius(asked: object, facts: Guess, design: Design) -> float:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError, given, is_whole
-from dpstats.estimators.guesses import Guess, round_up
-from dpstats.privacy import Neighbors, Privacy
+from dpstats.estimators.guesses import Guess, round_up, rows_known
+from dpstats.privacy import Privacy
 from dpstats.protocol import Plan
 from dpstats.queries import PairScales
 
@@ -61,14 +61,15 @@ def need_pairs(method: str, design: Design, privacy: Privacy, instead: str) -> N
     OptionError
         If neighbours are add-remove, or a unit may have several rows.
     """
-    several = design.schema is not None and design.schema.unit is not None
-    if privacy.neighbors is Neighbors.REPLACE_ONE and not several:
+    if rows_known(design, privacy):
         return
+    several = design.schema is not None and design.schema.unit is not None
     got = "several rows per unit" if several else "add-remove neighbours"
+    got = got if design.subset is None else "a subset"
     raise OptionError(
         f"method={method!r} pairs rows and cuts them into batches of public size, "
-        f"which needs replace-one neighbours and one row per unit; this is {got}. Use "
-        f"method={instead!r}, which answers both."
+        f"which needs replace-one neighbours, one row per unit and all rows; this is {got}. Use "
+        f"method={instead!r}, which answers them all."
     )
 
 

@@ -87,7 +87,7 @@ def _better(question: Question, rows: Mapping[str, int]) -> Question:
             try:
                 found = estimators.find(question.model, public[1], question.method)
                 public[1].check_delta(n)
-                plan = found.plan(design, public[1], n, **question.options)
+                plan = found.plan(design, public[1], design.expected_rows(n), **question.options)
             except DPStatsError:
                 continue
             each[public] = expected_error(plan)
@@ -114,7 +114,9 @@ def _better_sparse(question: Question, rows: Mapping[str, int]) -> Question:
     try:
         check_two_rounds(asked)
         own = estimators.find(question.model, public, question.method)
-        alone = own.plan(design, public, rows[target], **question.options).predicted_error
+        alone = own.plan(
+            design, public, design.expected_rows(rows[target]), **question.options
+        ).predicted_error
         expected = second_plan(asked, rows).predicted_error
     except (DPStatsError, KeyError):  # they cannot be asked, or the target has not said its rows
         return question

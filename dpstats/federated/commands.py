@@ -73,6 +73,9 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--delta", type=float, required=True, help="of each site")
     parser.add_argument("--method", help="the sites' method; their default otherwise")
     parser.add_argument(
+        "--subset", help='rows that are meant at every site, such as "urban & age >= 18"'
+    )
+    parser.add_argument(
         "--rows",
         type=_guess,
         action="append",

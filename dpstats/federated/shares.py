@@ -75,7 +75,8 @@ class Shares:
         delta = privacy.at(target).delta
         together = Central(gaussian_epsilon(mu, delta), delta)
         estimator = estimators.find(question.model, together)
-        whole = estimator.plan(design, together, sum(rows.values()), **question.options)
+        n = design.expected_rows(sum(rows.values()))
+        whole = estimator.plan(design, together, n, **question.options)
         _check(whole)
         return cls(question, design, estimator, _with_noise(whole, mu), rows)
 
@@ -87,7 +88,8 @@ class Shares:
             return self._printed(site, privacy, n)
         made = _with_noise(self.whole, _mu(privacy) / (1 + _SAFE))
         cost = epsilon_of([m.event for m in made.mechanisms], privacy.delta), privacy.delta
-        return replace(made, privacy=privacy, n=n, cost=cost, warnings=())
+        rows = self.design.expected_rows(n)
+        return replace(made, privacy=privacy, n=rows, cost=cost, warnings=())
 
     def _printed(self, site: str, privacy: Central, n: int) -> Plan:
         """Of the printed method: its own budget, and as many batches as the target has."""

@@ -186,7 +186,8 @@ class Site:
                     design, source, shares.estimator, shares.at(self.name), None
                 )
             estimator = estimators.find(asked.model, privacy, asked.method)
-            plan = estimator.plan(design, privacy, n, **asked.options)
+            rows = design.expected_rows(n)
+            plan = estimator.plan(design, privacy, rows, **asked.options)
         except RefusedError:
             raise
         except Exception as error:  # options may be anything; no row was read
@@ -243,7 +244,9 @@ class Site:
         self, asked: Question, question: bytes, prepared: door.PreparedFit, replies: Replies
     ) -> bytes:
         """The reply of a fit; whatever goes wrong after the charge is a reply, too."""
-        label = f"{asked.design.get('formula', '')} [asked by {asked.nonce[:8]}]"
+        formula, subset = asked.design.get("formula", ""), asked.design.get("subset")
+        of = f" of {subset}" if subset else ""
+        label = f"{formula}{of} [asked by {asked.nonce[:8]}]"
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # they travel with the plan

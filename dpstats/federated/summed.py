@@ -110,7 +110,7 @@ class SummingHolder:
     def _law(self, query: Query, slot: str, found: Mapping[str, Array]) -> tuple[float, NoiseLaw]:
         """What sums of these sites are multiplied by, and the law of the noise after that."""
         rows = self.shares.rows
-        factor = self.plan.n / sum(rows[site] for site in found)
+        factor = sum(rows.values()) / sum(rows[site] for site in found)
         if isinstance(query, Squares):  # the variance of a sum that is multiplied, too
             factor **= 2
         scales = [self._plans[site].noise(query, slot).scale for site in found]

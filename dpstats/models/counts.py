@@ -24,6 +24,7 @@ def poisson(
     offset: str | None = None,
     exposure: str | None = None,
     missing: str = "complete",
+    subset: str | None = None,
     n: int | None = None,
     sites: str | None = None,
     engine: Dask | None = None,
@@ -34,7 +35,7 @@ def poisson(
     ----------
     formula : str
         As in `ols`. The response is declared ``Numeric(0, upper)``: counts, or rates.
-    data, schema, n, sites, engine
+    data, schema, subset, n, sites, engine
         As in `ols`.
     offset, exposure : str, optional
         As in `glm`.
@@ -63,7 +64,7 @@ def poisson(
     """
     context = variables(formula, offset, exposure)
     recipe = Formula(formula, required(schema), POISSON, offset, exposure, context)
-    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing)
+    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing, subset=subset)
 
 
 @known_arguments
@@ -76,6 +77,7 @@ def negativebinomial(
     offset: str | None = None,
     exposure: str | None = None,
     missing: str = "complete",
+    subset: str | None = None,
     n: int | None = None,
     sites: str | None = None,
     engine: Dask | None = None,
@@ -86,7 +88,7 @@ def negativebinomial(
     ----------
     formula : str
         As in `poisson`.
-    data, schema, n, sites, engine
+    data, schema, subset, n, sites, engine
         As in `ols`.
     alpha : float or "released", optional
         A public dispersion; or, by default, as in statsmodels, one that is estimated: the fit
@@ -124,4 +126,4 @@ def negativebinomial(
     context = variables(formula, offset, exposure)
     law = family_of("negativebinomial", alpha=RELEASED if alpha is None else alpha)
     recipe = Formula(formula, required(schema), law, offset, exposure, context)
-    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing)
+    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing, subset=subset)

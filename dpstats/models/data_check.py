@@ -28,6 +28,7 @@ def check(
     ledger: Ledger | None = None,
     *,
     columns: Sequence[str] | None = None,
+    subset: str | None = None,
     noise: Noise | None = None,
 ) -> CheckResults:
     """Shares of each column that are missing, or outside of what the schema declares.
@@ -47,6 +48,8 @@ def check(
         Where the cost is charged before any row is read.
     columns : sequence of str, optional
         Columns to check; by default all that are declared, and are there.
+    subset : str, optional
+        Rows that are meant; see `ols`.
     noise : SeededNoise, optional
         For simulation; the result is then NOT private.
 
@@ -80,12 +83,16 @@ def check(
     >>> found.frame().columns.tolist()
     ['declared', 'missing', 'outside', 'margin']
     """
-    model = check_model(data, schema, columns)
+    model = check_model(data, schema, columns, subset=subset)
     return cast("CheckResults", model.fit(privacy, ledger, noise=noise))
 
 
 def check_model(
-    data: Any, schema: Schema | None, columns: Sequence[str] | None = None, n: int | None = None
+    data: Any,
+    schema: Schema | None,
+    columns: Sequence[str] | None = None,
+    n: int | None = None,
+    subset: str | None = None,
 ) -> Model:
     """The model that `check` fits."""
     declared = required(schema)
@@ -95,4 +102,4 @@ def check_model(
     if not need_names(columns=columns):
         raise OptionError("No column to check: the table has none that is declared.")
     recipe = of_columns(columns, data, schema, Numeric, Categorical, Boolean)
-    return Model("check", recipe, data, n)
+    return Model("check", recipe, data, n, subset=subset)

@@ -1,4 +1,4 @@
-"""The front door to descriptions of all numeric columns of a table at once."""
+"""The front door to what is looked at first: a mean, and columns described at once."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from dpstats.accounting import Ledger
-from dpstats.errors import OptionError, need_names
+from dpstats.design.written import sides
+from dpstats.errors import OptionError, need_names, need_text
 from dpstats.mechanisms.noise import Noise
 from dpstats.models.model import Model
-from dpstats.models.recipes import of_numbers, required
+from dpstats.models.recipes import (
+    Formula,
+    check_widths,
+    of_numbers,
+    required,
+    table_of,
+    term,
+    unquoted,
+)
 from dpstats.models.unbuilt import known_arguments
 from dpstats.privacy import Central
 from dpstats.results.descriptive import DescribeResults
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names
+from dpstats.tables.engines import Dask
 from dpstats.tables.streams import stream_of
 
-__all__ = ["describe", "describe_model"]
+__all__ = ["describe", "describe_model", "mean"]
 
 
 @known_arguments
@@ -28,6 +38,7 @@ def describe(
     ledger: Ledger | None = None,
     *,
     columns: Sequence[str] | None = None,
+    subset: str | None = None,
     noise: Noise | None = None,
 ) -> DescribeResults:
     """Number, missing values, mean, standard deviation and quartiles of columns, in one fit.
@@ -44,6 +55,8 @@ def describe(
         Where the cost is charged before any row is read.
     columns : sequence of str, optional
         Columns to describe, all declared ``Numeric``; by default all that are, and are there.
+    subset : str, optional
+        Rows that are meant; see `ols`.
     noise : SeededNoise, optional
         For simulation; the result is then NOT private.
 
@@ -76,12 +89,16 @@ def describe(
     >>> found.frame().columns.tolist()
     ['count', 'missing', 'mean', 'std', '25%', '50%', '75%']
     """
-    model = describe_model(data, schema, columns)
+    model = describe_model(data, schema, columns, subset=subset)
     return cast("DescribeResults", model.fit(privacy, ledger, noise=noise))
 
 
 def describe_model(
-    data: Any, schema: Schema | None, columns: Sequence[str] | None = None, n: int | None = None
+    data: Any,
+    schema: Schema | None,
+    columns: Sequence[str] | None = None,
+    n: int | None = None,
+    subset: str | None = None,
 ) -> Model:
     """The model that `describe` fits."""
     if columns is None:
@@ -94,4 +111,34 @@ def describe_model(
         ]
     if not need_names(columns=columns):
         raise OptionError("No column to describe: the table has none that is declared Numeric.")
-    return Model("describe", of_numbers(columns, data, schema), data, n)
+    return Model("describe", of_numbers(columns, data, schema), data, n, subset=subset)
+
+
+def mean(
+    formula: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    missing: str = "complete",
+    subset: str | None = None,
+    n: int | None = None,
+    sites: str | None = None,
+    engine: Dask | None = None,
+) -> Model:
+    """Mean of one column, ``mean("y")`` or ``mean("y ~ 1")``.
+
+    Parameters and errors are those of `ols`.
+    """
+    need_text(formula=formula)
+    name = formula.strip()
+    alone = name in required(schema)  # a column of any name, such as one that holds a space
+    column = name if name.isidentifier() or not alone else term(name)
+    text = formula if sides(formula)[0] and not alone else f"{column} ~ 1"
+    recipe = Formula(text, required(schema))
+    check_widths([name if alone else unquoted(sides(text)[0], recipe.schema)], recipe.schema)
+    model = Model("mean", recipe, table_of(data, sites, engine), n, missing=missing, subset=subset)
+    if not (model.design.has_intercept and len(model.design.names) == 1):
+        raise OptionError(
+            f'mean({formula!r}): write mean("y") or mean("y ~ 1"); ols takes covariates.'
+        )
+    return model

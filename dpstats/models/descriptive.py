@@ -8,7 +8,7 @@ from typing import Any
 from dpstats.design.written import sides
 from dpstats.errors import OptionError, given, need_names, need_text
 from dpstats.estimators.columns import QUARTILES, checked_bins, checked_levels
-from dpstats.models import recipes, regressions
+from dpstats.models import describing, recipes
 from dpstats.models.describing import describe, describe_model
 from dpstats.models.model import Model
 from dpstats.models.recipes import Formula, level_term, of_columns, of_numbers, required
@@ -37,6 +37,7 @@ def quantile(
     schema: Schema | None = None,
     q: float | Sequence[float] = QUARTILES,
     *,
+    subset: str | None = None,
     n: int | None = None,
 ) -> Model:
     """Quantiles of a numeric column, with intervals; for `Central` and `Local`.
@@ -54,6 +55,8 @@ def quantile(
         Public declaration of the columns.
     q : float or sequence of float, default (0.25, 0.5, 0.75)
         Levels between 0 and 1, as in pandas. All are read of the same releases.
+    subset : str, optional
+        Rows that are meant; see `ols`.
     n : int, optional
         Public number of rows, for planning without a table.
 
@@ -79,7 +82,7 @@ def quantile(
     """
     levels = checked_levels(q)
     recipe = of_numbers([column], data, schema)
-    return Model("quantile", recipe, data, n, {"q": list(levels)})
+    return Model("quantile", recipe, data, n, {"q": list(levels)}, subset=subset)
 
 
 @known_arguments
@@ -90,6 +93,7 @@ def mean(
     *,
     by: str | None = None,
     missing: str = "complete",
+    subset: str | None = None,
     n: int | None = None,
     sites: str | None = None,
     engine: Dask | None = None,
@@ -98,7 +102,7 @@ def mean(
 
     Parameters
     ----------
-    formula, data, schema, missing, n, sites, engine
+    formula, data, schema, missing, subset, n, sites, engine
         As in `ols`; only ``missing="complete"``.
     by : str, optional
         A ``Categorical`` or ``Boolean`` column: means of its groups, for `Central`. The fit is then
@@ -122,14 +126,21 @@ def mean(
     ('a', 'b', 'c')
     """
     if by is None:
-        return regressions.mean(
-            formula, data, schema, missing=missing, n=n, sites=sites, engine=engine
+        return describing.mean(
+            formula,
+            data,
+            schema,
+            missing=missing,
+            subset=subset,
+            n=n,
+            sites=sites,
+            engine=engine,
         )
     if sites is not None:
         raise OptionError("mean(..., by=...): sites= is for the mean of all rows.")
     data = placed(data, engine)
     parts = _grouped(*_two_columns(formula, by, schema, "mean"), data, schema, n)
-    return Model("group means", *parts, missing=missing)
+    return Model("group means", *parts, missing=missing, subset=subset)
 
 
 def _two_columns(formula: str, by: str, schema: Schema | None, asked: str) -> tuple[str, str]:
@@ -149,6 +160,7 @@ def corr(
     data: Any = None,
     schema: Schema | None = None,
     *,
+    subset: str | None = None,
     n: int | None = None,
 ) -> Model:
     """Spearman's correlations of numeric columns, or Pearson's: ``fit(..., method="pearson")``.
@@ -157,7 +169,7 @@ def corr(
     ----------
     columns : sequence of str
         Two or more, declared ``Numeric``. Rows that miss one of them are left out.
-    data, schema, n
+    data, schema, subset, n
         As for `quantile`.
 
     Returns
@@ -180,7 +192,7 @@ def corr(
     """
     if len(need_names(columns=columns)) < 2:
         raise OptionError(f"columns={given(columns)}: two columns or more are correlated.")
-    return Model("corr", of_numbers(columns, data, schema), data, n)
+    return Model("corr", of_numbers(columns, data, schema), data, n, subset=subset)
 
 
 @known_arguments
@@ -190,6 +202,7 @@ def crosstab(
     data: Any = None,
     schema: Schema | None = None,
     *,
+    subset: str | None = None,
     n: int | None = None,
 ) -> Model:
     """Contingency table of two columns of levels, with a test of independence.
@@ -198,7 +211,7 @@ def crosstab(
     ----------
     index, columns : str
         Declared ``Categorical`` or ``Boolean``: the rows and the columns of the table.
-    data, schema, n
+    data, schema, subset, n
         As for `quantile`.
 
     Returns
@@ -221,12 +234,17 @@ def crosstab(
     """
     names = [index, columns]
     recipe = of_columns(names, data, schema, Categorical, Boolean)
-    return Model("crosstab", recipe, data, n, {"columns": names})
+    return Model("crosstab", recipe, data, n, {"columns": names}, subset=subset)
 
 
 @known_arguments
 def variance(
-    column: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
+    column: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    subset: str | None = None,
+    n: int | None = None,
 ) -> Model:
     """Mean, variance and standard deviation of a numeric column.
 
@@ -239,7 +257,7 @@ def variance(
     >>> dp.variance("y", schema=schema, n=2_000).plan(dp.Central(1.0, 1e-6)).parameters
     ('mean', 'variance', 'std')
     """
-    return Model("variance", of_numbers([column], data, schema), data, n)
+    return Model("variance", of_numbers([column], data, schema), data, n, subset=subset)
 
 
 @known_arguments
@@ -249,6 +267,7 @@ def ttest(
     schema: Schema | None = None,
     *,
     by: str | None = None,
+    subset: str | None = None,
     n: int | None = None,
 ) -> Model:
     """Comparison of two groups: Welch's test, or with ``method="rank"`` a rank test.
@@ -257,7 +276,7 @@ def ttest(
     ----------
     formula : str
         ``"y ~ g"``: a ``Numeric`` column, and a ``Categorical`` or ``Boolean`` one of two levels.
-    data, schema, n
+    data, schema, subset, n
         As for `quantile`.
     by : str, optional
         The second one, where `formula` is the first: ``ttest("y", by="g")``.
@@ -297,7 +316,7 @@ def ttest(
             f"{right!r} has {len(levels)} levels: two groups are compared; dp.mean({left!r}, "
             f"by={right!r}) has the means of more."
         )
-    return Model("ttest", *parts)
+    return Model("ttest", *parts, subset=subset)
 
 
 def _grouped(
@@ -318,6 +337,7 @@ def histogram(
     schema: Schema | None = None,
     bins: int | str | Sequence[float] = "auto",
     *,
+    subset: str | None = None,
     n: int | None = None,
 ) -> Model:
     """Histogram of a numeric column: shares, counts and densities of bins, with intervals.
@@ -326,7 +346,7 @@ def histogram(
 
     Parameters
     ----------
-    column, data, schema, n
+    column, data, schema, subset, n
         As for `quantile`.
     bins : "auto", "whole", int or sequence of float
         A number of bins of equal width over the declared range, or one edge or more within it, to
@@ -354,7 +374,7 @@ def histogram(
     ('[0, 18]', '(18, 40]', '(40, 65]', '(65, 100]')
     """
     recipe = of_numbers([column], data, schema)
-    model = Model("histogram", recipe, data, n, {"bins": bins})
+    model = Model("histogram", recipe, data, n, {"bins": bins}, subset=subset)
     checked_bins(bins, *map(float, model.design.bounds[0]))
     return model
 
@@ -366,6 +386,7 @@ def proportion(
     schema: Schema | None = None,
     *,
     by: str | None = None,
+    subset: str | None = None,
     n: int | None = None,
 ) -> Model:
     """Shares of the levels of a categorical or Boolean column, with Wilson's intervals.
@@ -376,7 +397,7 @@ def proportion(
     ----------
     column : str
         Declared ``Categorical`` or ``Boolean``.
-    data, schema, n
+    data, schema, subset, n
         As for `quantile`.
     by : str, optional
         Another such column: shares within its groups, for `Central`. All are read of one table, at
@@ -403,5 +424,5 @@ def proportion(
     names = [column] if by is None else [by, column]
     recipe = of_columns(names, data, schema, Categorical, Boolean)
     if by is None:
-        return Model("proportion", recipe, data, n)
-    return Model("group proportions", recipe, data, n, {"columns": names})
+        return Model("proportion", recipe, data, n, subset=subset)
+    return Model("group proportions", recipe, data, n, {"columns": names}, subset=subset)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -38,7 +39,14 @@ from dpstats.tables.scratch import scratch_folder
 from dpstats.tables.streams import Reading
 from dpstats.text import plain
 
-__all__ = ["PreparedFit", "check_responses", "concluded", "fit", "open_to_questions"]
+__all__ = [
+    "PreparedFit",
+    "check_responses",
+    "concluded",
+    "fit",
+    "fit_each",
+    "open_to_questions",
+]
 
 
 class PreparedFit(NamedTuple):
@@ -96,6 +104,36 @@ def fit(
     return warned_of(result, stacklevel=4)
 
 
+def fit_each(
+    prepared: Sequence[PreparedFit],
+    whole: Plan,
+    label: str,
+    ledger: Ledger | None,
+    noise: Noise | None,
+) -> list[Results]:
+    """Charge the ledger once, for all of several fits by one curator; then fit them in turn.
+
+    What all of them together cost, `whole` says, and whoever made it has proved.
+    """
+    noise = SafeNoise() if noise is None else noise
+    apart = getattr(noise, "apart", lambda _: noise)
+    for message in dict.fromkeys(text for each in prepared for text in each.plan.warnings):
+        warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
+    ledger = _charged(whole, label, ledger, noise)
+    made, holder = list[Results](), None
+    try:
+        for k, (design, source, estimator, plan, *_) in enumerate(prepared):
+            assert source is not None
+            holder = Curator(source, design, plan, apart(k))
+            made.append(concluded(estimator, holder, design, plan, ledger.state()))
+    except BaseException as error:
+        raise without_frames(error) from None
+    finally:
+        del prepared
+        source = holder = None  # this frame is part of the traceback
+    return made
+
+
 def _store(
     reading: Reading | None,
     design: Design,
@@ -112,7 +150,8 @@ def _store(
     reading.counted = plan.neighbors is Neighbors.REPLACE_ONE and not of_units
     if reading.partitions is not None and isinstance(plan.privacy, Central):
         return _on_cluster(reading, design, estimator, of_units, scratch)
-    folder = reading.place(plan.n, len(design.names), scratch)
+    rows = reading.rows if reading.counted else plan.n
+    folder = reading.place(rows, len(design.names), scratch)
     return ResidentRows if folder is None else functools.partial(MappedRows, folder=folder)
 
 

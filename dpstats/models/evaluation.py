@@ -46,6 +46,7 @@ def evaluate(
     privacy: Central | None = None,
     ledger: Ledger | None = None,
     *,
+    subset: str | None = None,
     noise: Noise | None = None,
     **options: Any,
 ) -> ClassificationResults | PredictionErrorResults:
@@ -63,6 +64,8 @@ def evaluate(
         What to spend; delta is above 0.
     ledger : Ledger, optional
         Where the cost is charged before any row is read.
+    subset : str, optional
+        Rows that are meant, as in `ols`; those of the fit's own subset by default.
     noise : SeededNoise, optional
         For simulation; the result is then NOT private.
     **options
@@ -107,13 +110,17 @@ def evaluate(
     """
     if privacy is None:
         raise OptionError("privacy=...: what to spend, such as dp.Central(1.0, 1e-6), is needed.")
-    model = evaluation_model(fit, data, schema)
+    model = evaluation_model(fit, data, schema, subset=subset)
     found: Any = model.fit(privacy, ledger, noise=noise, **options)
     return found  # type: ignore[no-any-return]
 
 
 def evaluation_model(
-    fit: RegressionResults, data: Any, schema: Schema | None = None, n: int | None = None
+    fit: RegressionResults,
+    data: Any,
+    schema: Schema | None = None,
+    n: int | None = None,
+    subset: str | None = None,
 ) -> Model:
     """The model that `evaluate` fits; ``plan(privacy)`` says what it costs.
 
@@ -130,6 +137,7 @@ def evaluation_model(
             "means. dp.ols has them."
         )
     design = _design(fit, schema)
+    design = design.within(design.subset if subset is None else subset)
     kinds = {BINOMIAL: "evaluate logit", GAUSSIAN: "evaluate ols"}
     if design.family not in kinds:
         raise OptionError(
@@ -161,6 +169,7 @@ def _design(fit: RegressionResults, schema: Schema | None) -> Design:
     if schema is None or design.formula is None:
         return design
     again = DeclaredDesign.from_formula(design.formula, schema, family=design.family)
+    again = again.within(design.subset)
     if again.names != design.names:
         raise OptionError(
             f"Under this schema the formula has the columns {', '.join(again.names)}; those of the "

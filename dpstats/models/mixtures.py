@@ -38,6 +38,7 @@ def gaussian_mixture(
     components: int | Sequence[int] = 2,
     covariance: str = "full",
     symmetric: bool = False,
+    subset: str | None = None,
     n: int | None = None,
     engine: Dask | None = None,
 ) -> Model:
@@ -48,7 +49,7 @@ def gaussian_mixture(
     formula : str or sequence of str
         ``"~ x1 + x2"``, ``"~ ."`` for all numeric columns of the schema, or names of columns. Every
         column must be declared ``Numeric``.
-    data, schema, n, engine
+    data, schema, subset, n, engine
         As in `ols`.
     components : int or several ints, default 2
         Number of components, or those that one is chosen of by the released histogram, such as
@@ -94,14 +95,14 @@ def gaussian_mixture(
     """
     declared, data = required(schema), placed(data, engine)
     if _symmetric(symmetric, components, covariance):
-        return _symmetric_mixture(formula, data, declared, n)
+        return _symmetric_mixture(formula, data, declared, n, subset)
     recipe = Formula(_right_side(formula, declared), declared, one_sided=True)
     options = {"components": components, "covariance": covariance}
     alike = _is_two(components) and among(covariance, _SYMMETRIC_SHAPES)
-    selecting = partial(_symmetric_mixture, formula, data, declared, n) if alike else None
-    model = Model("gaussian_mixture", recipe, data, n, options, selecting=selecting)
+    selecting = partial(_symmetric_mixture, formula, data, declared, n, subset) if alike else None
+    model = Model("gaussian_mixture", recipe, data, n, options, selecting=selecting, subset=subset)
     _check(model, declared)
-    check_numbers(data, model.design.columns, declared)
+    check_numbers(data, model.design.inputs, declared)
     return model
 
 
@@ -113,6 +114,7 @@ def mixture_ols(
     *,
     components: int | Sequence[int] = 2,
     symmetric: bool = False,
+    subset: str | None = None,
     n: int | None = None,
     engine: Dask | None = None,
 ) -> Model:
@@ -122,7 +124,7 @@ def mixture_ols(
     ----------
     formula : str
         ``"y ~ x + z"``, as in `ols`.
-    data, schema, n, engine
+    data, schema, subset, n, engine
         As in `ols`.
     components : int or several ints, default 2
         Number of regressions, from 1 to 5, or those that one is chosen of by the released
@@ -164,11 +166,19 @@ def mixture_ols(
     """
     need_text(formula=formula)
     recipe, data = Formula(formula, required(schema)), placed(data, engine)
-    lines = partial(Model, "symmetric_mixture_ols", recipe, data, n)
+    lines = partial(Model, "symmetric_mixture_ols", recipe, data, n, subset=subset)
     if _symmetric(symmetric, components):
         return lines()
     selecting = lines if _is_two(components) else None
-    return Model("mixture_ols", recipe, data, n, {"components": components}, selecting=selecting)
+    return Model(
+        "mixture_ols",
+        recipe,
+        data,
+        n,
+        {"components": components},
+        selecting=selecting,
+        subset=subset,
+    )
 
 
 def _is_two(components: Any) -> bool:
@@ -192,15 +202,15 @@ def _symmetric(asked: Any, components: Any, covariance: str = "full") -> bool:
 
 
 def _symmetric_mixture(
-    formula: str | Sequence[str], data: Any, schema: Schema, n: int | None
+    formula: str | Sequence[str], data: Any, schema: Schema, n: int | None, subset: str | None
 ) -> Model:
     right = _right_side(formula, schema)
     recipe = Formula(f"0 + {right}", schema, one_sided=True)
-    model = Model("symmetric_mixture", recipe, data, n)
+    model = Model("symmetric_mixture", recipe, data, n, subset=subset)
     _numeric(model, schema)
     if model.design.has_intercept:
         raise FormulaError("A symmetric mixture lies around zero: leave out 1.")
-    check_numbers(data, model.design.columns, schema)
+    check_numbers(data, model.design.inputs, schema)
     return model
 
 
@@ -227,7 +237,7 @@ def _check(model: Model, schema: Schema) -> None:
 
 def _numeric(model: Model, schema: Schema) -> None:
     design = model.design
-    factors = [c for c in design.columns if c in schema and not isinstance(schema[c], Numeric)]
+    factors = [c for c in design.inputs if c in schema and not isinstance(schema[c], Numeric)]
     if factors:
         raise SchemaError(
             f"{', '.join(map(repr, factors))}: components of a mixture are normal laws, and only "

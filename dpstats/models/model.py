@@ -39,7 +39,8 @@ from dpstats.models.checks import (
 )
 from dpstats.models.missing import check_missing, completing, taken_share, with_gaps
 from dpstats.models.public_side import PublicSide
-from dpstats.models.recipes import Recipe
+from dpstats.models.recipes import Recipe, of_subset
+from dpstats.models.subsets import rows_inside
 from dpstats.models.unbuilt import refuse_foreign
 from dpstats.privacy import Federated, LabelOnly, Local, Privacy
 from dpstats.protocol import Estimator, Options, Plan
@@ -83,6 +84,8 @@ class Model:
         What becomes of rows that miss a value.
     selecting : callable, optional
         Makes the model that is fitted in place of this one where columns are to be selected.
+    subset : str, optional
+        Rows that are meant: an expression of declared columns.
     """
 
     def __init__(
@@ -94,7 +97,9 @@ class Model:
         options: Options | None = None,
         missing: str = "complete",
         selecting: Callable[[], Model] | None = None,
+        subset: str | None = None,
     ) -> None:
+        recipe = of_subset(recipe, subset)
         self.kind = kind
         self._selecting = selecting
         self._missing = check_missing(kind, missing)
@@ -129,6 +134,17 @@ class Model:
         made = copy.copy(self)
         made.__dict__.pop("_repeated_design", None)
         made._expected = made._n = n
+        return made
+
+    def within(self, subset: str) -> Model:
+        """The model of the rows of a subset, in place of those that it is of."""
+        made = copy.copy(self)
+        made.__dict__.pop("design", None)
+        made.__dict__.pop("_repeated_design", None)
+        made._recipe = of_subset(self._recipe, subset)
+        made._public_side = PublicSide(made._recipe, made._data)
+        selecting = self._selecting
+        made._selecting = selecting and (lambda: selecting().within(subset))
         return made
 
     @cached_property
@@ -399,6 +415,7 @@ class Model:
         reading = Reading(self._data) if streams else None
         source = design.source(self._data if reading is None else reading) if reads else None
         n = number_of_rows(privacy, design, source, self._n, isinstance(self._data, Stream))
+        n = rows_inside(n, design, privacy, options)
         rows = None if public is None else public_covariates(design, privacy, public)
         if rows is not None:
             options = {**options, "public_rows": len(rows)}

@@ -99,6 +99,7 @@ def private_ranges(
     privacy: Central,
     ledger: Ledger | None = None,
     *,
+    subset: str | None = None,
     noise: Noise | None = None,
 ) -> ScalesResults:
     """Buy centre and scale of all numeric columns that declare none, once for all later fits.
@@ -118,6 +119,8 @@ def private_ranges(
         neighbours) it holds a public guess: ``Central(..., rows=20_000)``.
     ledger : Ledger, optional
         Where the cost is charged before any row is read.
+    subset : str, optional
+        Rows that are meant; see `ols`.
     noise : SeededNoise, optional
         For simulation; scales bought with it are NOT private.
 
@@ -154,11 +157,11 @@ def private_ranges(
     True
     >>> fit = dp.ols("y ~ x", df, bought.schema).fit(dp.Central(1.0, 1e-7), ledger)
     """
-    model = ranges_model(data, required(schema))
+    model = ranges_model(data, required(schema), subset)
     return cast("ScalesResults", model.fit(privacy, ledger, noise=noise))
 
 
-def ranges_model(data: Any, schema: Schema) -> Model:
+def ranges_model(data: Any, schema: Schema, subset: str | None = None) -> Model:
     """The model that `private_ranges` fits."""
     there = set(column_names(stream_of(data, schema)))
     columns = [
@@ -170,4 +173,4 @@ def ranges_model(data: Any, schema: Schema) -> Model:
         raise OptionError(
             "No column to look for: those of the table that are declared Numeric have a scale=."
         )
-    return Model("scales", of_columns(columns, data, schema, Numeric), data)
+    return Model("scales", of_columns(columns, data, schema, Numeric), data, subset=subset)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
+from dpstats.design import DeclaredDesign, Design, PublicDesign, RowsOf, captured
 from dpstats.design.mistakes import is_mistaken
 from dpstats.design.written import quoted, term
 from dpstats.errors import (
@@ -39,6 +39,7 @@ __all__ = [
     "level_term",
     "of_columns",
     "of_numbers",
+    "of_subset",
 ]
 
 _NARROWEST = (
@@ -84,11 +85,13 @@ class Formula:
     one_sided: bool = False  # without a response
     weights: str | None = None
     weight_type: str | None = None
+    subset: str | None = None
 
     @property
     def text(self) -> str:
         """What the ledger says."""
-        return self.label or self.formula
+        of = "" if self.subset is None else f" of {self.subset}"
+        return f"{self.label or self.formula}{of}"
 
     def mistaken(self, data: Any) -> bool:
         """Whether it is wrong under every trust model; see `is_mistaken`."""
@@ -98,6 +101,10 @@ class Formula:
             columns = column_names(data)
         except (DataError, TypeError):  # of sites, or no table, which is refused later
             columns = []
+        try:
+            DeclaredDesign.from_formula("~ 1", self.schema, response=False).within(self.subset)
+        except (FormulaError, SchemaError):
+            return True
         return is_mistaken(self.formula, self.schema, self.family, columns, self.context)
 
     @property
@@ -120,7 +127,7 @@ class Formula:
             offset=self.offset,
             exposure=self.exposure,
             weights=(self.weights, self.weight_type),
-        )
+        ).within(self.subset)
 
     def public(self, data: Any) -> PublicDesign:
         """The design where covariates are public."""
@@ -137,7 +144,7 @@ class Formula:
         return PublicDesign.of_table(
             self._written,
             self.schema,
-            data,
+            data if self.subset is None else RowsOf(data, self.subset),
             family=self.family,
             offset=self.offset,
             exposure=self.exposure,
@@ -176,6 +183,21 @@ class Arrays:
         return PublicDesign.of_arrays(
             exog, self.bounds["endog"], self.names, family=self.family, **known
         )
+
+
+def of_subset(recipe: Recipe, subset: str | None) -> Recipe:
+    """The same design, of the rows of a subset of a table with named columns.
+
+    Raises
+    ------
+    FormulaError
+        If it is one of arrays; a wrong expression is refused where the design is made.
+    """
+    if subset is None:
+        return recipe
+    if not isinstance(recipe, Formula):
+        raise FormulaError("subset= names declared columns of a table; of arrays, there are none.")
+    return replace(recipe, subset=subset)
 
 
 def required(schema: Schema | None) -> Schema:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from dpstats.design.written import sides
-from dpstats.errors import OptionError, need_text
+from dpstats.errors import OptionError
 from dpstats.estimators.base import need_level
 from dpstats.families import BINOMIAL, MULTINOMIAL, Family
 from dpstats.families import family as family_of
+from dpstats.models.describing import mean
 from dpstats.models.model import Model
 from dpstats.models.recipes import (
     KINDS,
     Formula,
-    check_widths,
     required,
     table_of,
-    term,
-    unquoted,
     variables,
 )
 from dpstats.models.unbuilt import known_arguments
@@ -36,6 +33,7 @@ def ols(
     weights: str | None = None,
     weight_type: str | None = None,
     missing: str = "complete",
+    subset: str | None = None,
     n: int | None = None,
     sites: str | None = None,
     engine: Dask | None = None,
@@ -68,6 +66,12 @@ def ols(
         many do is a noisy count; ``plan(privacy, complete=0.8)`` says what that costs. ``"em"``: a
         column that is missing completely at random is completed from those that were observed,
         under released moments, which scores allow for; under `Central`.
+    subset : str, optional
+        Rows that are meant: an expression of declared columns, ``"urban & age >= 18"``, read row by
+        row (``== != < <= > >= in & | ~``; a factor against its declared levels). Other rows, and
+        those that miss a value of its columns, contribute nothing, and how many are meant is a
+        noisy count; ``plan(privacy, subset_share=0.3)`` takes a public guess. Rows that you filter
+        before the call are counted in public, which leaks: neighbours change their number.
     n : int, optional
         Public number of rows, for planning without a table, or of a stream that does not say it.
     sites : str, optional
@@ -102,7 +106,7 @@ def ols(
         weights=weights,
         weight_type=weight_type,
     )
-    return Model("ols", recipe, table_of(data, sites, engine), n, missing=missing)
+    return Model("ols", recipe, table_of(data, sites, engine), n, missing=missing, subset=subset)
 
 
 @known_arguments
@@ -115,6 +119,7 @@ def logit(
     weights: str | None = None,
     weight_type: str | None = None,
     missing: str = "complete",
+    subset: str | None = None,
     n: int | None = None,
     sites: str | None = None,
     engine: Dask | None = None,
@@ -127,7 +132,7 @@ def logit(
         As in `ols`. The response is declared ``Categorical`` with two levels (the second one is the
         event; levels 0 and 1 mean themselves), ``Boolean()``, or ``Numeric(0, 1)``; or it is two
         counts, ``"successes + failures ~ x"``, each declared ``Numeric(0, upper)``.
-    data, schema, n, sites, engine
+    data, schema, subset, n, sites, engine
         As in `ols`.
     offset : str, optional
         As in `glm`.
@@ -165,7 +170,7 @@ def logit(
         weights=weights,
         weight_type=weight_type,
     )
-    return Model("logit", recipe, table_of(data, sites, engine), n, missing=missing)
+    return Model("logit", recipe, table_of(data, sites, engine), n, missing=missing, subset=subset)
 
 
 @known_arguments
@@ -182,6 +187,7 @@ def glm(
     weights: str | None = None,
     weight_type: str | None = None,
     missing: str = "complete",
+    subset: str | None = None,
     n: int | None = None,
     sites: str | None = None,
     engine: Dask | None = None,
@@ -190,7 +196,7 @@ def glm(
 
     Parameters
     ----------
-    formula, data, schema, n, sites, engine
+    formula, data, schema, subset, n, sites, engine
         As in `ols`. A response of the Poisson, negative binomial or gamma family is declared
         ``Numeric(0, upper)``, a binomial one as in `logit`; values outside the declaration are
         moved into it.
@@ -259,7 +265,14 @@ def glm(
         weights=weights,
         weight_type=weight_type,
     )
-    return Model(KINDS.get(law, "glm"), recipe, table_of(data, sites, engine), n, missing=missing)
+    return Model(
+        KINDS.get(law, "glm"),
+        recipe,
+        table_of(data, sites, engine),
+        n,
+        missing=missing,
+        subset=subset,
+    )
 
 
 @known_arguments
@@ -270,6 +283,7 @@ def probit(
     *,
     offset: str | None = None,
     missing: str = "complete",
+    subset: str | None = None,
     n: int | None = None,
     sites: str | None = None,
     engine: Dask | None = None,
@@ -280,7 +294,7 @@ def probit(
     ----------
     formula : str
         As in `ols`; the response is declared as in `logit`.
-    data, schema, n, sites, engine
+    data, schema, subset, n, sites, engine
         As in `ols`.
     offset : str, optional
         As in `glm`.
@@ -307,7 +321,7 @@ def probit(
     recipe = Formula(
         formula, required(schema), Family("binomial", "probit"), offset, context=context
     )
-    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing)
+    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing, subset=subset)
 
 
 @known_arguments
@@ -317,6 +331,7 @@ def mnlogit(
     schema: Schema | None = None,
     *,
     missing: str = "complete",
+    subset: str | None = None,
     n: int | None = None,
     engine: Dask | None = None,
 ) -> Model:
@@ -327,7 +342,7 @@ def mnlogit(
     formula : str
         As in `ols`. The response is a column declared ``Categorical`` with its levels, the first of
         which is the base: coefficients are log odds of each other level against it.
-    data, schema, n, engine
+    data, schema, subset, n, engine
         As in `ols`.
     missing : {"complete"}
         Rows that miss a value contribute nothing; see `ols`.
@@ -362,7 +377,7 @@ def mnlogit(
     ('Intercept [car]', 'age [car]', 'Intercept [train]', 'age [train]')
     """
     recipe = Formula(formula, required(schema), MULTINOMIAL, context=variables(formula))
-    return Model("mnlogit", recipe, table_of(data, None, engine), n, missing=missing)
+    return Model("mnlogit", recipe, table_of(data, None, engine), n, missing=missing, subset=subset)
 
 
 @known_arguments
@@ -373,6 +388,7 @@ def quantreg(
     *,
     q: float = 0.5,
     missing: str = "complete",
+    subset: str | None = None,
     n: int | None = None,
     engine: Dask | None = None,
 ) -> Model:
@@ -383,7 +399,7 @@ def quantreg(
     formula : str
         As in `ols`. The declared range of the response may be as wide as can be: none of its values
         is clipped nearer than that, and long tails cost nothing.
-    data, schema, n, engine
+    data, schema, subset, n, engine
         As in `ols`.
     q : float, default 0.5
         The quantile, between 0 and 1; ``fit(..., q=0.9)`` takes another one, as in statsmodels.
@@ -421,30 +437,12 @@ def quantreg(
     """
     level = need_level(q)
     recipe = Formula(formula, required(schema), context=variables(formula))
-    return Model("quantreg", recipe, table_of(data, None, engine), n, {"q": level}, missing=missing)
-
-
-def mean(
-    formula: str,
-    data: Any = None,
-    schema: Schema | None = None,
-    *,
-    missing: str = "complete",
-    n: int | None = None,
-    sites: str | None = None,
-    engine: Dask | None = None,
-) -> Model:
-    """Mean of one column, ``mean("y")`` or ``mean("y ~ 1")``; parameters as of `ols`."""
-    need_text(formula=formula)
-    name = formula.strip()
-    alone = name in required(schema)  # a column of any name, such as one that holds a space
-    column = name if name.isidentifier() or not alone else term(name)
-    text = formula if sides(formula)[0] and not alone else f"{column} ~ 1"
-    recipe = Formula(text, required(schema))
-    check_widths([name if alone else unquoted(sides(text)[0], recipe.schema)], recipe.schema)
-    model = Model("mean", recipe, table_of(data, sites, engine), n, missing=missing)
-    if not (model.design.has_intercept and len(model.design.names) == 1):
-        raise OptionError(
-            f'mean({formula!r}): write mean("y") or mean("y ~ 1"); ols takes covariates.'
-        )
-    return model
+    return Model(
+        "quantreg",
+        recipe,
+        table_of(data, None, engine),
+        n,
+        {"q": level},
+        missing=missing,
+        subset=subset,
+    )

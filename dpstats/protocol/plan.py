@@ -186,6 +186,9 @@ class Plan:
         Expected error of fitted values over their own standard deviation, root mean square, as far
         as public facts tell: 1 is that of an answer of nothing. Methods are chosen by it; inf
         where a method does not say.
+    subset : str, default ""
+        Expression of the rows that are meant, all without one. `n` is then a public guess of them,
+        but where rows are public, or their messages.
     """
 
     model: str
@@ -206,6 +209,7 @@ class Plan:
     predicted_range: tuple[tuple[float, float], ...] = ()
     predicted_units: tuple[str, ...] = ()
     predicted_error: float = math.inf
+    subset: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", self.parameters or self.names)
@@ -221,6 +225,7 @@ class Plan:
         p, (epsilon, delta) = self.privacy, self.cost
         lines = [
             f"Plan: {self.model} by {self.method}, {p.trust}, n = {self.n:,}; no row was read",
+            *wrap([f"Subset: {self.subset}{self._guessed}."] * bool(self.subset)),
             f"Asked: epsilon = {p.epsilon:g}, delta = {p.delta:g}. All mechanisms together cost "
             f"({epsilon:.4g}, {delta:.4g}).",
         ]
@@ -241,6 +246,12 @@ class Plan:
         used = [(m.slot, _law(m.event), _share(m, self), m.purpose) for m in self.mechanisms]
         lines += ["", *grid(("mechanism", "noise", "share", "purpose"), used)]
         return "\n".join(map(plain, lines)).rstrip()
+
+    @property
+    def _guessed(self) -> str:
+        """That the number of rows of a subset is a guess, where nobody may count them."""
+        counted = self.privacy.trust in ("local", "label-only")  # messages, and public rows
+        return "" if counted else "; n is a public guess of its rows"
 
     def _expected(self) -> list[str]:
         """Expected standard errors as they are shown."""

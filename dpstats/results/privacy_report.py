@@ -248,7 +248,7 @@ class PrivacyReport:
         unit, most = (None, None) if schema is None else (schema.unit, schema.max_rows)
         return cls(
             trust=privacy.trust,
-            neighbors=_counts(neighbors, unit, privacy.trust),
+            neighbors=_counts(neighbors, unit, privacy.trust, plan.subset),
             unit=_unit(unit, most, privacy.trust),
             epsilon=float(privacy.epsilon),
             delta=float(privacy.delta),
@@ -408,13 +408,15 @@ def _unit(column: str | None, max_rows: int | None, trust: str) -> str:
     return f"one value of {column!r}, with at most {max_rows} rows (further ones are dropped)"
 
 
-def _counts(neighbors: Neighbors, unit: str | None, trust: str) -> str:
+def _counts(neighbors: Neighbors, unit: str | None, trust: str, subset: str) -> str:
     if trust == "local":
         return "replace-one: any record for any other; who sent a message is public"
     if trust == "label-only":
         return "replace-one: any response for any other; covariates are public"
     if neighbors is Neighbors.ADD_REMOVE:
         return "add-remove: the number of rows is private"
+    if unit is None and subset:
+        return "replace-one: the number of all rows is public, that of the subset is not"
     if unit is None:
         return "replace-one: the number of rows is public"
     return "replace-one: the number of units is public, that of rows is private"

@@ -193,9 +193,8 @@ class Released:
     @property
     def nobs_public(self) -> bool:
         """Whether `nobs` is the public number of rows rather than a released noisy count."""
-        neighbors = self.plan.neighbors
-        one_row = self.design.schema is None or self.design.schema.unit is None
-        return neighbors is Neighbors.REPLACE_ONE and one_row
+        counted = self.design.counts_rows or self.plan.privacy.trust == "local"  # of messages
+        return self.plan.neighbors is Neighbors.REPLACE_ONE and counted
 
     @property
     def cov_type(self) -> str:
@@ -273,10 +272,11 @@ class Released:
         accuracy = f" {bound.sentence()}" if few else tabled
         source = f", after {bound.citations[0].text()}" if bound.citations else "."
         kind = f"{plan.model}{self._law}"
+        rows = f" of the rows with {self.design.subset}" if self.design.subset else ""
         return plain(
             f"{mark}Estimates are ({promise.epsilon:g}, {promise.delta:g})-differentially private "
             f"for {promise.unit} ({promise.trust}; {promise.neighbors}).{total} "
-            f"The {self._fitted} ({kind}) was fitted with dpstats {version.VERSION} by its "
+            f"The {self._fitted} ({kind}){rows} was fitted with dpstats {version.VERSION} by its "
             f"method {plan.method}{source}{errors}{accuracy}"
         )
 

@@ -68,6 +68,7 @@ def page(
     warnings = [f"Warning: {reword(text)}" for text in (*fit.warnings, *simulated)]
     tables = [
         _head(fit, own),
+        _facts([("Subset", fit.design.subset)] if fit.design.subset else []),
         TextTable((), tuple((line,) for line in warnings)),
         _parameters(fit, alpha, ratio),
         TextTable((), ((counted,),) if left_out else ()),
@@ -107,6 +108,7 @@ def _model(fit: Released) -> tuple[str, str]:
 def _head(fit: Released, own: Particulars) -> TextTable:
     plan, table, now = fit.plan, fit.table, time.localtime()
     count = "public" if fit.nobs_public else "noisy"
+    count = "guess" if count == "noisy" and fit.design.subset and fit.nobs == plan.n else count
     noisy = ("Contributing (noisy):", f"{_at_most_all(fit):.0f}")
     left = [
         *([("Dep. Variable:", fit.response)] if fit.design.endog is not None else []),

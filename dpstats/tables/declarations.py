@@ -228,6 +228,10 @@ class Categorical:
             return None
         return np.array([float(level) for level in self.levels])
 
+    def code_of(self, value: Any) -> int | None:
+        """Place of a level among `levels`, matched as cells are; None if it is none of them."""
+        return next((self._codes[key] for key in level_keys(value) if key in self._codes), None)
+
     def coerce(self, values: Any, name: str = "values") -> tuple[NDArray[np.intp], Mask]:
         """Level codes in [0, L), and where they were missing; see `Schema.coerce`."""
         column = as_column(values, name)

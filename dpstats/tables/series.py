@@ -52,7 +52,7 @@ class TextColumn(UnreadColumn):
     def __getitem__(self, part: slice | NDArray[Any]) -> Any:
         if not isinstance(part, slice) or part.step not in (None, 1):  # which pyarrow may not take
             rows = np.arange(len(self))[part]
-            first, end = rows.min(initial=len(self)), rows.max(initial=-1) + 1
+            first, end = int(rows.min(initial=len(self))), int(rows.max(initial=-1)) + 1
             return self[first:end][rows - first]
         start, stop, _ = part.indices(len(self))
         series = _plain(self._series[start : max(start, stop)])

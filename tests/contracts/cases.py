@@ -344,6 +344,16 @@ UNSCALED = "mean without a scale"  # in a window, which few rows would not choos
 MODELS[UNSCALED] = replace(MODELS["mean"], endog=Numeric(-Y_BOUND, Y_BOUND))
 
 
+def within(model: regressions.Model, subset: str) -> regressions.Model:
+    """The model of the rows of a subset, as the front door makes it."""
+    recipe = model._recipe
+    if hasattr(recipe, "design"):  # of an evaluation
+        recipe, subset = replace(recipe, design=recipe.design.within(subset)), None
+    return regressions.Model(
+        model.kind, recipe, model._data, None, model._options, model._missing, subset=subset
+    )
+
+
 @functools.cache
 def fitted(model: str) -> Any:
     """A fit that is evaluated on the rows of a case; public here."""
@@ -411,9 +421,11 @@ class Case:
     setting: Setting
     split: bool = False  # half of the rows selects columns, the other half tests them
     law: str = ""  # of `LAWS` or `ROBUST`, or `UNSCALED`, where it is not the model's usual one
+    subset: str = ""  # rows that are meant; all without one
 
     def __str__(self) -> str:
         kind = "-split" if self.split else f"-{self.law}" if self.law else ""
+        kind += "-subset" if self.subset else ""
         return f"{self.estimator.model}-{self.estimator.name}{kind}-{self.trust}-{self.setting}"
 
     @property
@@ -439,7 +451,8 @@ class Case:
 
     def model(self, data: Any) -> regressions.Model:
         unit = {"unit": "person", "max_rows": MAX_ROWS} if self.setting.person else {}
-        return self.kind.make(data, Schema({"y": self.kind.endog, **COLUMNS}, **unit))
+        made = self.kind.make(data, Schema({"y": self.kind.endog, **COLUMNS}, **unit))
+        return within(made, self.subset) if self.subset else made
 
     @property
     def options(self) -> dict[str, Any]:

@@ -92,6 +92,7 @@ class Cases:
         self.histogram: Any = dp.histogram("x", self.data, SCHEMA).fit(PRIVACY, noise=NOISE)
         self.crosstab: Any = dp.crosstab("g", "b", self.data, SCHEMA).fit(PRIVACY, noise=NOISE)
         self.mean = dp.mean("y", self.data, SCHEMA)
+        self.groups, self.inside = dp.by("g", self.mean), self.model.within("x > 0")
         self.ledger = dp.Ledger.memory(1e4, 1e-2)
         sites = dp.ols("y ~ x", {"a": self.data, "b": self.data}, SCHEMA)
         self.sites_model, asked = sites, dp.Federated(2.0, 1e-6, target="a")
@@ -134,7 +135,9 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "corr": {"columns": ["x", "y"]},
         "ttest": {"formula": "y", "by": "g"},
     }
+    table["subset"] = "x > 0"
     made = {name: (getattr(dp, name), {**asked, **table}) for name, asked in models.items()}
+    once = {**once, "subset": "x > 0"}
     fitted = {"privacy": PRIVACY, "ledger": c.ledger, "noise": NOISE}
     options = {"method": None, "target": "mle", "cov_type": "HC1"}
     return {
@@ -143,10 +146,17 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "plan": (c.model.plan, {"privacy": PRIVACY, **options}),
         "sparse": (c.model.plan, {"privacy": PRIVACY, "sparsity": 1}),
         "describe": (dp.describe, {**once, "columns": ["x"]}),
+        "by": (dp.by, {"column": "g", "model": c.model}),
+        "by plan": (c.groups.plan, {"privacy": PRIVACY, "method": None}),
+        "by fit": (c.groups.fit, fitted),
+        "subset_share": (c.inside.plan, {"privacy": PRIVACY, "subset_share": 0.3}),
         "check": (dp.check, {**once, "columns": ["x"]}),
         "private_range": (
             dp.private_range,
-            {"column": "y", **{name: once[name] for name in once if name != "schema"}},
+            {
+                "column": "y",
+                **{name: once[name] for name in once if name not in ("schema", "subset")},
+            },
         ),
         "private_ranges": (dp.private_ranges, once),
         "evaluate": (dp.evaluate, {"fit": c.logit, **once, "threshold": 0.5, "bins": 4}),
@@ -341,7 +351,8 @@ class _Names(Cases):
         self.model = self.mean = self.fit = self.logit = self.mixture = self.histogram = _Anything()
         self.sites = self.sites_model = self.summed = self.averaged = _Anything()
         self.lines = self.levels = self.both = self.plan = self.witness = _Anything()
-        self.ledger, self.folder = _Anything(), Path()
+        self.ledger = self.groups = self.inside = _Anything()
+        self.folder = Path()
 
 
 class _Anything:

@@ -11,8 +11,8 @@ import numpy as np
 
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Method, Request, make_plan
-from dpstats.estimators.guesses import max_rows
-from dpstats.privacy import Neighbors, Privacy
+from dpstats.estimators.guesses import max_rows, rows_known
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Estimator, Holder, NoiseLaw, Options, Plan
 from dpstats.queries import AstrayCounts, Query
 from dpstats.queries.base import Norm
@@ -20,7 +20,7 @@ from dpstats.queries.base import Norm
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["ASTRAY", "CountingMethod", "counted_plan", "is_known"]
+__all__ = ["ASTRAY", "CountingMethod", "counted_plan"]
 
 AnyEstimate = TypeVar("AnyEstimate", bound=Estimate)
 
@@ -59,7 +59,8 @@ class CountingMethod(Method, Generic[AnyEstimate]):
         moved, warned = _asked(holder, design, self.effect_of_gaps)
         estimate = self._fit(holder, design, plan)
         released = {**estimate.released, **moved}
-        remarks = (*_few(estimate.nobs, plan), *warned, *estimate.remarks)
+        few = _few(estimate.nobs, plan) if rows_known(design, plan.privacy) else ()
+        remarks = (*few, *warned, *estimate.remarks)
         return replace(estimate, released=released, remarks=remarks)
 
     @abstractmethod
@@ -133,14 +134,14 @@ def _asked(
     gaps = [effect_of_gaps if name in covariates else _NOTHING for name in names]
     moved = ["and were moved to its ends: declare a wider one"] * len(names)
     words = (("outside the declared range", moved), ("missing or of no declared level", gaps))
-    near = answer.noise.upper(0.025) / n
+    near, known = answer.noise.upper(0.025) / n, rows_known(design, holder.plan.privacy)
     rough = f" (a share that is known to within {near:.0%})" if near >= _ROUGH else ""
 
     def said(share: float) -> str:
         """How many of the values; of a private number of rows the share is not known."""
-        return f"{share:.0%}" if is_known(holder.plan) else f"{share * n:,.0f}"
+        return f"{share:.0%}" if known else f"{share * n:,.0f}"
 
-    rough *= is_known(holder.plan)
+    rough *= known
     named = [name if name == _OTHERS else repr(name) for name in names]
     remarks = [
         f"About {said(share)} of the values of {name} were {what}, {effect}{rough}."
@@ -159,7 +160,7 @@ def _asked(
 def _few(rows: float, plan: Plan) -> tuple[str, ...]:
     """That far fewer rows contribute than errors were planned for."""
     whole = plan.n / (2 if any(m.branch for m in plan.mechanisms) else 1)
-    if not is_known(plan) or rows >= _FEWER * whole:
+    if rows >= _FEWER * whole:
         return ()
     share = max(rows / whole, 0.001)
     return (
@@ -167,11 +168,6 @@ def _few(rows: float, plan: Plan) -> tuple[str, ...]:
         "Errors were planned for all, and with so few rows intervals may not hold: "
         f"plan(privacy, complete={share:.2g}) says what can be expected of them.",
     )
-
-
-def is_known(plan: Plan) -> bool:
-    """Whether the number of rows is public, and not guessed."""
-    return plan.neighbors is Neighbors.REPLACE_ONE and plan.max_rows == 1
 
 
 def _groups(design: Design) -> tuple[tuple[str, ...], tuple[int, ...]]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Request
-from dpstats.estimators.guesses import max_rows, round_up
-from dpstats.privacy import Neighbors, Privacy
+from dpstats.estimators.guesses import max_rows, round_up, rows_known
+from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Plan
 from dpstats.queries import Query, ResponseMoments, UnitMoments
 
@@ -119,8 +119,7 @@ def response_guess(design: Design, privacy: Privacy) -> ResponseGuess:
         declared=declared,
         natural=not declared and (endog.lower, endog.upper) == (0.0, 1.0),
         rows=rows,
-        private_count=privacy.neighbors is Neighbors.ADD_REMOVE
-        or (design.schema is not None and design.schema.unit is not None),
+        private_count=not rows_known(design, privacy),
     )
 
 

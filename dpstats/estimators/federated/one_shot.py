@@ -143,6 +143,7 @@ class OneShot(SiteMethod):
                 *own.assumptions,
             ),
             warnings=own.warnings,
+            subset=own.subset,
         )
 
 

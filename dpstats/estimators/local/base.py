@@ -77,6 +77,7 @@ class DeviceRounds(Method):
     interactive: ClassVar[bool] = True  # whether devices are asked in rounds, or all at once
     counting: ClassVar[bool] = True  # whether some devices say what is astray, in place of it
     effect_of_gaps: ClassVar[str] = "and their rows count as nothing"
+    subsets: ClassVar[bool] = False  # whether devices outside of a subset weigh nothing in it
 
     def serves(self, privacy: Privacy) -> bool:
         """Whether it is made for this guarantee: devices are asked once, or in rounds."""
@@ -86,6 +87,12 @@ class DeviceRounds(Method):
         if not isinstance(privacy, Local):
             raise TrustError(
                 f"method={self.name!r} is for Local(...), not {privacy.trust!r} trust."
+            )
+        if design.subset is not None and not self.subsets:
+            raise OptionError(
+                f"subset={design.subset!r}: method={self.name!r} takes a device outside for one in "
+                "the middle. Under Local(...) proportion, histogram, quantile, and ols and logit "
+                "of all columns, take a subset; the mean is that of ols('y ~ 1')."
             )
         if self.interactive and not privacy.interactive:
             raise TrustError(

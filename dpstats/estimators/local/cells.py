@@ -103,6 +103,7 @@ class _CellRounds(DeviceRounds):
 
     interactive: ClassVar[bool] = False
     effect_of_gaps: ClassVar[str] = "and are left out"
+    subsets: ClassVar[bool] = True
 
     def serves(self, privacy: Privacy) -> bool:
         """Whatever devices may be asked, one question is enough."""

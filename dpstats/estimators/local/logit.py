@@ -117,6 +117,7 @@ class LocalLogit(PooledRounds):
     *Covariance.* From influence functions of the messages of all rounds.
     """
 
+    subsets: ClassVar[bool] = True
     name: ClassVar[str] = "local-logit"
     model: ClassVar[str] = "logit"
     theory: ClassVar[Mapping[str, Theory]] = {"local": _THEORY}

@@ -241,6 +241,7 @@ class LocalMoments(_MomentFit):
     well below noise; where none is, nothing is known of where responses lie, and it is the range.
     """
 
+    subsets: ClassVar[bool] = True
     name: ClassVar[str] = "local-moments"
     theory: ClassVar[Mapping[str, Theory]] = {"local": _DENSE_OR_PUBLIC}
     options: ClassVar[Mapping[str, str]] = OPTIONS

@@ -135,6 +135,7 @@ class LocalRounds(PooledRounds):
     otherwise than the moments that its score is divided by.
     """
 
+    subsets: ClassVar[bool] = True
     name: ClassVar[str] = "local-rounds"
     theory: ClassVar[Mapping[str, Theory]] = {"local": _DENSE}
     options: ClassVar[Mapping[str, str]] = {k: OPTIONS[k] for k in ("channel", "radius", "clip")}

@@ -18,9 +18,9 @@ from dpstats.estimators.bounds import rates
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
-from dpstats.estimators.guesses import max_rows
+from dpstats.estimators.guesses import max_rows, rows_known
 from dpstats.estimators.sources import DONG, WILSON
-from dpstats.privacy import Neighbors, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import (
     CountsEstimate,
     HistogramEstimate,
@@ -189,10 +189,10 @@ def ask_table(
     slot: str = COUNTS,
 ) -> AnyCounts:
     """Noisy counts of a table, conditioned on the number of rows where that is public."""
-    plan, unit = holder.plan, design.schema is not None and design.schema.unit is not None
-    query = TableCounts(axes, missing=not unit, norm=passes.norm_of(plan, slot))
+    plan, whole = holder.plan, design.counts_rows
+    query = TableCounts(axes, missing=whole, norm=passes.norm_of(plan, slot))
     counts, noise = holder.ask(query, slot)
-    known = plan.n if plan.neighbors is Neighbors.REPLACE_ONE and not unit else 0
+    known = plan.n if rows_known(design, plan.privacy) else 0
     if known:
         counts = counts - (counts.sum() - known) / counts.size
     inside = counts[: query.cells]

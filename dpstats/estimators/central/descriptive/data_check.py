@@ -11,8 +11,7 @@ import numpy as np
 
 from dpstats.estimators.base import Method, Request, make_plan, need_delta
 from dpstats.estimators.bounds import rates
-from dpstats.estimators.central.counted import is_known
-from dpstats.estimators.guesses import max_rows, round_up
+from dpstats.estimators.guesses import max_rows, round_up, rows_known
 from dpstats.estimators.sources import DONG
 from dpstats.privacy import Privacy
 from dpstats.protocol import CheckEstimate, Holder, Options, Plan
@@ -73,7 +72,7 @@ class DeclaredShares(Method):
         purpose = "values as declared, missing and outside, of each column"
         plan = make_plan(self, design, privacy, n, [Request(_SLOT, 1.0, purpose)], options)
         k, noise = len(design.inputs), plan.noise(_query(design), _SLOT)
-        error = share_noise(noise.sd, float(n), k, is_known(plan), 0.0)
+        error = share_noise(noise.sd, float(n), k, rows_known(design, privacy), 0.0)
         return replace(
             plan,
             parameters=checked_names(design.inputs),
@@ -88,12 +87,13 @@ class DeclaredShares(Method):
         answer, noise = holder.ask(_query(design), _SLOT)
         counts = answer[: 3 * k].reshape(k, 3)
         sums = counts.sum(axis=1, keepdims=True)
-        rows = float(plan.n) if is_known(plan) else max(float(np.mean(sums)), 1.0)
+        known = rows_known(design, plan.privacy)
+        rows = float(plan.n) if known else max(float(np.mean(sums)), 1.0)
         return CheckEstimate(
             inputs=design.inputs,
             counts=counts - (sums - rows) / 3,
             noise_sd=noise.sd,
-            known=is_known(plan),
+            known=known,
             units=float(answer[-1]) if _of_units(design) else math.nan,
             effect=float(max_rows(design)),
             nobs=rows,

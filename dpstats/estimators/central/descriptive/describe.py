@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import CountingMethod, counted_plan, is_known
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.central.descriptive.window import (
@@ -23,7 +23,7 @@ from dpstats.estimators.central.descriptive.window import (
     window_of,
 )
 from dpstats.estimators.columns import QUARTILES
-from dpstats.estimators.guesses import max_rows
+from dpstats.estimators.guesses import max_rows, rows_known
 from dpstats.estimators.sources import DONG, FICHTENBERGER
 from dpstats.privacy import Privacy
 from dpstats.protocol import DescribeEstimate, Distribution, Holder, Options, Plan
@@ -120,7 +120,7 @@ class ColumnDescriptions(CountingMethod[DescribeEstimate]):
         query = ColumnMoments(
             places, np.array([w.lower for w in windows]), np.array([w.upper for w in windows])
         )
-        answer = holder.ask(query, _SLOTS[2])
+        answer, known = holder.ask(query, _SLOTS[2]), rows_known(design, plan.privacy)
         made = [
             moments(sums, each, window, answer.noise.sd)
             for sums, each, window in zip(answer.value.T, found, windows, strict=True)
@@ -132,8 +132,12 @@ class ColumnDescriptions(CountingMethod[DescribeEstimate]):
             variances=np.array([each.total for each in made]),
             of_noise=np.array([each.noise for each in made]),
             windows=np.array([(w.lower, w.upper) for w in windows]),
-            missing=np.array([_missing(each, plan) for each in found]),
-            nobs=float(plan.n) if is_known(plan) else max(each.rows for each in found),
+            missing=np.array(
+                [round(plan.n - each.rows, _DIGITS) if known else math.nan for each in found]
+            ),
+            nobs=float(plan.n)
+            if rows_known(design, plan.privacy)
+            else max(each.rows for each in found),
             released={
                 "rows hidden at an end": {
                     name: hidden_rows(each, w.lower, w.upper)
@@ -147,11 +151,6 @@ class ColumnDescriptions(CountingMethod[DescribeEstimate]):
             ),
             beyond=np.array([each.beyond for each in made]),
         )
-
-
-def _missing(found: Distribution, plan: Plan) -> float:
-    """Released number of missing values; nan where the number of rows is private."""
-    return round(plan.n - found.rows, _DIGITS) if is_known(plan) else math.nan
 
 
 class HeldMoments(NamedTuple):

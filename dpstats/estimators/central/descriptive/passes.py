@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError, among, given
 from dpstats.estimators import columns
 from dpstats.estimators.base import need_delta
-from dpstats.estimators.guesses import max_rows, round_up
-from dpstats.privacy import Neighbors, Privacy
+from dpstats.estimators.guesses import max_rows, round_up, rows_known
+from dpstats.privacy import Privacy
 from dpstats.protocol import Distribution, Holder, Options, Plan
 from dpstats.queries import Axis, ColumnPrefixes, Query, TableCounts
 from dpstats.queries.prefixes import prefix_noise
@@ -122,14 +122,14 @@ def ask_distributions(
     are made to rise by least squares, and a second answer is averaged with the first. All are
     functions of what was released.
     """
-    plan, unit = holder.plan, design.schema is not None and design.schema.unit is not None
-    known = plan.n if plan.neighbors is Neighbors.REPLACE_ONE and not unit else None
+    plan, whole = holder.plan, design.counts_rows
+    known = plan.n if rows_known(design, plan.privacy) else None
     effect = float(max_rows(design))
     edges = [columns.coarse_edges(design, int(place)) for place in places]
     found: list[Distribution] = []
     for slot in slots:
         edges = [finer(each) for each in found] or edges
-        query = ColumnPrefixes(tuple(edges), places, missing=not unit)
+        query = ColumnPrefixes(tuple(edges), places, missing=whole)
         answer = holder.ask(query, slot)
         answers = [
             _distribution(column, prefix, answer.noise.sd, known, effect)
@@ -195,12 +195,12 @@ def ask_distribution(
             return finer_edges(first, levels)
 
         return ask_distributions(holder, design, slots, place, finer)[0]
-    unit = design.schema is not None and design.schema.unit is not None
-    known = plan.n if plan.neighbors is Neighbors.REPLACE_ONE and not unit else None
+    whole = design.counts_rows
+    known = plan.n if rows_known(design, plan.privacy) else None
     edges = columns.coarse_edges(design, 0, _FEW)
     for slot in slots:
         axis = Axis(np.zeros(1, dtype=np.int64), np.ones(1), edges)
-        counts, noise = holder.ask(TableCounts((axis,), missing=not unit, norm="l1"), slot)
+        counts, noise = holder.ask(TableCounts((axis,), missing=whole, norm="l1"), slot)
         found = _summed(edges, counts, noise.sd, known, float(max_rows(design)))
         edges = finer_edges(found, levels, _FEW_FOCUS, _FEW_OUTER)
     return found

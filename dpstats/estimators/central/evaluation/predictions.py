@@ -58,8 +58,7 @@ class Predictions:
     @property
     def counts_missing(self) -> bool:
         """Whether rows that miss a value have a cell of their own: where no row is nobody's."""
-        schema = self.design.schema
-        return schema is None or schema.unit is None
+        return self.design.counts_rows
 
     def _columns(self, design: Design) -> SimpleNamespace:
         """Public facts of the four columns, where methods for columns look for them."""
@@ -71,6 +70,7 @@ class Predictions:
             bounds=np.array([[low, high], [first - high, last - low], [0, far**2], [first, last]]),
             unscaled=(0, 1, 2, 3),
             schema=design.schema,
+            counts_rows=design.counts_rows,
         )
 
 

@@ -15,8 +15,8 @@ from dpstats.errors import OptionError, given, is_whole
 from dpstats.estimators.base import Request, need_delta, need_integer, need_positive
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.sandwich import COUNT
-from dpstats.estimators.guesses import sufficient
-from dpstats.privacy import Neighbors, Privacy
+from dpstats.estimators.guesses import rows_known, sufficient
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Options, Plan
 from dpstats.queries import Count, Query
 from dpstats.theory import Theory
@@ -390,14 +390,15 @@ def _finite(value: object) -> bool:
 
 def _need_folds(method: str, design: Design, privacy: Privacy) -> None:
     """Refuse settings in which rows cannot be dealt to steps of public size."""
-    several = design.schema is not None and design.schema.unit is not None
-    if privacy.neighbors is Neighbors.REPLACE_ONE and not several:
+    if rows_known(design, privacy):
         return
+    several = design.schema is not None and design.schema.unit is not None
     got = "several rows per unit" if several else "add-remove neighbours"
+    got = got if design.subset is None else "a subset"
     raise OptionError(
         f"method={method!r} cuts rows into sets of public size, one for each step, which needs "
-        f"replace-one neighbours and one row per unit; this is {got}. The default method answers "
-        "both."
+        f"replace-one neighbours, one row per unit and all rows; this is {got}. The default method "
+        "answers them all."
     )
 
 
