@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpstats.design.contrasts import contrast_classes
 from dpstats.design.expansion import check_term
-from dpstats.design.formulas import parsed
+from dpstats.design.formulas import parsed_right
 from dpstats.design.written import Written, reason
 from dpstats.errors import DataError, FormulaError
 from dpstats.tables import named_columns, row_count
@@ -69,10 +69,7 @@ class RightSide:
             If it cannot be parsed, or is larger than a formula may be.
         """
         written = Written.of(text, columns)
-        left, right = parsed(written, written.text, columns)
-        if left is not None:
-            raise FormulaError(f"The right side {text!r} has a '~' of its own.")
-        return cls(written, right)
+        return cls(written, parsed_right(written, written.text, columns))
 
     @property
     def reads(self) -> set[str]:

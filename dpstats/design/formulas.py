@@ -24,7 +24,7 @@ from dpstats.errors import FormulaError, TrustError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Boolean, Categorical, Numeric
 
-__all__ = ["most_columns", "parsed", "read_formula", "read_private_response", "read_response"]
+__all__ = ["most_columns", "parsed_right", "read_formula", "read_private_response", "read_response"]
 
 MOST_COLUMNS = 10_000  # of interactions: the cost grows with their square, to some minutes
 
@@ -70,7 +70,7 @@ def read_response(written: Written, terms: Terms, family: Family) -> Response:
     for text, lookup in written.factors(written.left):
         if not lookup:
             terms.expression(written.visible(text), written.tree(text))  # before formulaic sees it
-    sides, _ = parsed(written, f"{written.left} ~ 1", ())
+    sides, _ = _parsed(written, f"{written.left} ~ 1", ())
     sides = sides or ()  # nothing at all, as of "{}"
     factors = [factor for term in sides for factor in term.factors]
     lookups = all(factor.eval_method.value == "lookup" for factor in factors)
@@ -200,7 +200,7 @@ def _read_terms(
         text: _checked_factor(written, text, terms, name)
         for text, name in written.factors(written.right)
     }
-    _, right = parsed(written, written.text, columns)
+    right = parsed_right(written, written.right, columns)
     lookups = {
         f.expr: f.eval_method.value == "lookup"
         for t in right
@@ -224,10 +224,23 @@ def _columns_of(right: Any, factors: Mapping[str, str | Factor], terms: Terms) -
     return sum(math.prod(widths.get(f.expr, 1) for f in term.factors) for term in right)
 
 
-def parsed(written: Written, text: str, columns: Sequence[str]) -> tuple[Any, Any]:
+def parsed_right(written: Written, text: str, columns: Sequence[str]) -> Any:
+    """Terms of `text`, a right side as it is `written`; `columns` are what the dot stands for.
+
+    Nothing is evaluated. Formulaic evaluates what a left side calls, so that the left side here is
+    a constant, whoever wrote the formula, and a second ``~`` in the right one cannot be parsed.
+
+    Raises
+    ------
+    FormulaError
+        If it cannot be parsed.
+    """
+    return _parsed(written, f"1 ~ {text}", columns)[1]
+
+
+def _parsed(written: Written, text: str, columns: Sequence[str]) -> tuple[Any, Any]:
     """Terms of the left side, None if there is none, and of the right side of `text`.
 
-    `text` is a part of the formula as it is `written`, and `columns` are what the dot stands for.
     Formulaic evaluates what the left side calls: it must have been checked (`Written.factors`).
     """
     from formulaic import Formula

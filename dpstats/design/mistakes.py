@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from dpstats.design.formulas import parsed, read_response
+from dpstats.design.formulas import parsed_right, read_response
 from dpstats.design.terms import Terms
 from dpstats.design.written import Written
 from dpstats.errors import FormulaError, SchemaError
@@ -53,7 +53,7 @@ def is_mistaken(
                 return True
             if not is_name and any(_unknown(written.tree(text), names, known)):
                 return True
-        parsed(written, written.right, list(columns))
+        parsed_right(written, written.right, list(columns))
     except (FormulaError, SchemaError, SyntaxError):
         return True
     return False

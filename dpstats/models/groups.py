@@ -18,6 +18,7 @@ from dpstats.mechanisms.noise import Noise
 from dpstats.models import door
 from dpstats.models.checks import check_paid, check_privacy
 from dpstats.models.model import Model
+from dpstats.models.unbuilt import known_arguments
 from dpstats.privacy import Central, Neighbors
 from dpstats.protocol import Mechanism, Plan
 from dpstats.results import Released as Results
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupFits", "GroupedModel", "by"]
 
 
+@known_arguments
 def by(column: str, model: Model) -> GroupedModel:
     """The same model for the rows of each level of a declared factor, paid for once.
 

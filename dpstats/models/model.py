@@ -99,12 +99,11 @@ class Model:
         selecting: Callable[[], Model] | None = None,
         subset: str | None = None,
     ) -> None:
-        recipe = of_subset(recipe, subset)
         self.kind = kind
         self._selecting = selecting
         self._missing = check_missing(kind, missing)
         self._options = dict(options or {})
-        self._recipe = recipe
+        self._recipe = recipe = of_subset(recipe, subset)
         self._data = stream_of(data, getattr(recipe, "schema", None), n)
         self._n = checked_count(n)
         self._expected: int | None = None  # of a model that is to plan with only
@@ -411,10 +410,10 @@ class Model:
         if sparsity is not None:
             options = {**options, "sparsity": checked_sparsity(sparsity, design)}
         reads = self._data is not None and self._expected is None
-        streams = isinstance(self._data, Stream) and not isinstance(privacy, LabelOnly)
-        reading = Reading(self._data) if streams else None
+        batches = isinstance(self._data, Stream)
+        reading = Reading(self._data) if batches and not isinstance(privacy, LabelOnly) else None
         source = design.source(self._data if reading is None else reading) if reads else None
-        n = number_of_rows(privacy, design, source, self._n, isinstance(self._data, Stream))
+        n = number_of_rows(privacy, design, source, self._n, batches)
         n = rows_inside(n, design, privacy, options)
         rows = None if public is None else public_covariates(design, privacy, public)
         if rows is not None:

@@ -26,10 +26,10 @@ CLEAR, PRIVATE = dp.Central(1e6, 1e-6), dp.Central(0.5, 1e-6)
 
 def table() -> dict[str, Any]:
     """Rows of which known shares are missing, and outside of what is declared."""
-    cells = {"x": (1.0, None, 12.0), "g": ("a", None, "z"), "h": (2, None, 3)}
+    cells = {"x": (1.0, None, 12.0), "g": ("a", None, "z"), "h": (2, None, 3), "b": (1, None, 2)}
     made = {}
     for name, (missing, outside) in SHARES.items():
-        sound, gap, wrong = cells.get(name, ("true", None, "yes"))
+        sound, gap, wrong = cells[name]
         counts = [round(N * (1 - missing - outside)), round(N * missing), round(N * outside)]
         column = np.repeat(np.array([sound, gap, wrong], dtype=object), counts)
         made[name] = np.random.default_rng(3).permutation(column)

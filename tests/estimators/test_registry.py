@@ -45,7 +45,9 @@ def test_help_on_a_plan_says_what_it_takes_and_raises(method) -> None:
 
 @each
 def test_rates_fall_with_n_and_cite_known_sources(method) -> None:
-    small, large = (Setting(n, 9, 1.0, 1e-6, s=3, p=2, K=4, n0=n / 4, h=1) for n in (1e3, 1e6))
+    small, large = (
+        Setting(n, 9, 1.0, 1e-6, s=3, m=400, p=2, K=4, n0=n / 4, h=1) for n in (1e3, 1e6)
+    )
     for _, theory in (row for known in method.theory.values() for row in known.rows()):
         keys = {c.key for c in theory.citations}
         own = (rate for rates in theory.alone.values() for rate in rates)
