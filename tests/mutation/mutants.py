@@ -356,8 +356,9 @@ MUTANTS = [
     mutant(
         "charges after reading",
         DOOR,
-        "    ledger = _charged(plan, label, ledger, noise)\n    holder",
-        "    source.block(0, 1)\n    ledger = _charged(plan, label, ledger, noise)\n    holder",
+        "        ledger = _charged(plan, label, ledger, noise)\n        report",
+        "        source.block(0, 1)\n"
+        "        ledger = _charged(plan, label, ledger, noise)\n        report",
         "test_order.py",
         "before_the_first_row",
     ),
@@ -380,8 +381,8 @@ MUTANTS = [
     mutant(
         "uses the number of rows where it is private",
         "dpstats/models/checks.py",
-        "        rows = guessed_rows(privacy)\n",
-        "        rows = len(source or ())\n",
+        "guessed_rows(privacy) if private else n if source is None",
+        "len(source or ()) if private else n if source is None",
         "test_transcript.py",
         "guess_of_the_row_count",
     ),
@@ -803,8 +804,9 @@ MUTANTS = [
     mutant(
         "charges after reading responses",
         DOOR,
-        "    ledger = _charged(plan, label, ledger, noise)\n    holder",
-        "    source.block(0, 1)\n    ledger = _charged(plan, label, ledger, noise)\n    holder",
+        "        ledger = _charged(plan, label, ledger, noise)\n        report",
+        "        source.block(0, 1)\n"
+        "        ledger = _charged(plan, label, ledger, noise)\n        report",
         "test_message_plan.py",
         "before_the_first_row",
     ),
