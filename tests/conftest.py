@@ -11,8 +11,9 @@ import pytest
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Processes that a test starts find `tests`, too, from whatever folder they start in.
-_PATHS = (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", ""))
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+)
 if "PYTEST_XDIST_WORKER" in os.environ:
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
