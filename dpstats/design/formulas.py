@@ -52,13 +52,17 @@ def read_formula(
             f"The formula is a {type(formula).__name__}; text such as 'y ~ x' is needed."
         )
     written = Written.of(formula, terms.columns)
-    endog = read_response(written, terms, family) if written.left else None
+    if response and not written.left:
+        raise FormulaError(f"Formula {formula!r} has no response; write 'y ~ x'.")
+    if written.left and not response:
+        raise FormulaError(f"Formula {formula!r} has a response; this model takes '~ x'.")
+    endog = read_response(written, terms, family) if response else None
     read = set(endog.declarations) if endog else set()
     columns = [name for name in terms.columns if name not in read]
     blocks = _plain_formula(written.right, columns, terms)
     if blocks is None:
         blocks = _general_formula(written, columns, terms)
-    _check_sides(formula, endog, blocks, response)
+    _check_sides(formula, endog, blocks)
     return endog, blocks
 
 
@@ -90,13 +94,7 @@ def read_response(written: Written, terms: Terms, family: Family) -> Response:
     return response_of_term(shown, terms, lookup=False, family=family, tree=tree)
 
 
-def _check_sides(
-    formula: str, endog: Response | None, blocks: Sequence[TermColumns], response: bool
-) -> None:
-    if response and endog is None:
-        raise FormulaError(f"Formula {formula!r} has no response; write 'y ~ x'.")
-    if not response and endog is not None:
-        raise FormulaError(f"Formula {formula!r} has a response; this model takes '~ x'.")
+def _check_sides(formula: str, endog: Response | None, blocks: Sequence[TermColumns]) -> None:
     if not blocks:
         raise FormulaError(f"Formula {formula!r} has no columns; write 'y ~ 1' for the mean alone.")
     read = set(endog.declarations) if endog else set()

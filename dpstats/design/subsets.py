@@ -65,7 +65,8 @@ def read_subset(text: object, terms: Terms) -> RowSubset:
     """
     if not isinstance(text, str):
         raise FormulaError(f"subset={given(text)}: a text is needed, such as {_EXAMPLE}.")
-    if not text.strip() or len(text) > _LONGEST or not text.isprintable():
+    shown = text.replace("\t", "").replace("\u00a0", "")  # names of columns may hold them
+    if not text.strip() or len(text) > _LONGEST or not shown.isprintable():
         raise FormulaError(
             f"subset={given(text)}: an expression of 1 to {_LONGEST:,} printable characters is "
             f"needed, such as {_EXAMPLE}."
@@ -212,7 +213,8 @@ class _SubsetReader:
         return None
 
     def _declared(self, name: str) -> Declaration:
-        if name not in self._terms.known:
+        factor = isinstance(self._terms.schema.get(name), (Boolean, Categorical))
+        if not factor and name not in self._terms.known:  # a term may be declared Numeric
             self._terms.column(name, self._text)  # refuses what is not declared
             self.refuse(f"{name!r} is no column that may be read", "declared columns")
         self.columns.add(name)

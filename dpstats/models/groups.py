@@ -97,7 +97,7 @@ class GroupedModel:
             raise OptionError(
                 f"by({column!r}, ...): a column that is declared Categorical or Boolean is needed."
             )
-        plain = column.isidentifier() and not keyword.iskeyword(column)
+        plain = column.isidentifier() and column.isascii() and not keyword.iskeyword(column)
         name, own = column if plain else f"Q({column!r})", model.design.subset
         first = "" if own is None else f"({own}) & "
         levels = schema[column].levels  # type: ignore[union-attr]

@@ -330,5 +330,5 @@ def test_local_methods_that_would_be_biased_refuse_before_anything_is_spent() ->
 
 
 def test_arrays_have_no_columns_that_a_subset_could_name() -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(OptionError, match="no argument 'subset'"):
         dp.OLS(np.zeros(9), np.ones((9, 1)), subset="x > 1")  # type: ignore[call-arg]

@@ -82,6 +82,7 @@ MODELS: dict[str, Callable[[str], Any]] = {
     "mnlogit": lambda x: dp.mnlogit(f"g ~ {term(x)}", table(x), of(x)),
     "quantreg": lambda x: dp.quantreg(f"y ~ {term(x)}", table(x), of(x)),
     "mean": lambda x: dp.mean(x, table(x), of(x)),
+    "mean subset": lambda x: dp.mean("y", table(x), of(x), subset=f"{term(x)} > 1.2"),
     "mean of a formula": lambda x: dp.mean(f"{term(x)} ~ 1", table(x), of(x)),
     "mean by": grouped(lambda x, d, s: dp.mean("y", d, s, by=x)),
     "mean by quoted": grouped(lambda x, d, s: dp.mean("y", d, s, by=term(x))),
@@ -103,6 +104,7 @@ MODELS: dict[str, Callable[[str], Any]] = {
 CALLS: dict[str, Callable[[str, Any], Any]] = {
     "describe": lambda x, noise: dp.describe(table(x), of(x), PRIVACY, columns=[x], noise=noise),
     "check": lambda x, noise: dp.check(table(x), of(x), PRIVACY, columns=[x], noise=noise),
+    "by": lambda x, noise: dp.by(x, dp.mean("y", *factor(x))).fit(PRIVACY, noise=noise),
     "private_range": lambda x, noise: dp.private_range(x, table(x), PRIVACY, noise=noise),
     "private_ranges": lambda x, noise: dp.private_ranges(table(x), of(x), PRIVACY, noise=noise),
 }
