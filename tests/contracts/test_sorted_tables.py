@@ -89,7 +89,8 @@ def test_answers_have_the_same_bits_in_any_order_of_rows_with_their_lots(case: C
         again = answers(case, one, in_order(data, order), drawn[order])
         assert same(one.released, again)
         # Power: with lots that stay where they were, some answer changes.
-        if rests_on_lots(case, one):
+        # (Of shares as declared none does: whichever rows are kept, they are as declared.)
+        if rests_on_lots(case, one) and case.estimator.model != "check":
             assert not same(one.released, answers(case, one, in_order(data, order), drawn))
 
 
