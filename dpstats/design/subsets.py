@@ -213,8 +213,7 @@ class _SubsetReader:
         return None
 
     def _declared(self, name: str) -> Declaration:
-        factor = isinstance(self._terms.schema.get(name), (Boolean, Categorical))
-        if not factor and name not in self._terms.known:  # a term may be declared Numeric
+        if name not in self._terms.schema or name == self._terms.schema.unit:
             self._terms.column(name, self._text)  # refuses what is not declared
             self.refuse(f"{name!r} is no column that may be read", "declared columns")
         self.columns.add(name)

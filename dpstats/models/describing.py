@@ -130,7 +130,7 @@ def mean(
     Parameters and errors are those of `ols`.
     """
     need_text(formula=formula)
-    name = formula.strip()
+    name = formula if formula in required(schema) else formula.strip()
     alone = name in required(schema)  # a column of any name, such as one that holds a space
     column = name if name.isidentifier() or not alone else term(name)
     text = formula if sides(formula)[0] and not alone else f"{column} ~ 1"

@@ -70,4 +70,4 @@ def _check(name: str, schema: Schema, said: str) -> None:
 
 
 def _written(name: str) -> str:
-    return name if name.isidentifier() else f"Q({name!r})"
+    return name if name.isidentifier() and name.isascii() else f"Q({name!r})"

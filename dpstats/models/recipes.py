@@ -288,8 +288,9 @@ def check_numbers(data: Any, columns: Sequence[str], schema: Schema) -> None:
 def unquoted(text: str, schema: Schema | None) -> str:
     """A column as it may be written in a formula, in backticks, as Q("x y"), or bare: its name."""
     name = text.strip()
-    if isinstance(schema, Schema) and name in schema:
-        return name
+    for exact in (text, name):
+        if isinstance(schema, Schema) and exact in schema:
+            return exact
     if len(name) > 2 and name[0] == name[-1] == "`":
         return name[1:-1]
     try:

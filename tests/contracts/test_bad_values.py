@@ -123,7 +123,12 @@ def by_default(wrong: tuple[Case, str]) -> bool:
 def test_wrong_values_raise_nothing_and_warn_nothing(case: Case, name: str) -> None:
     with np.errstate(all="ignore"):
         data = VALUES[name](case.table(N))
-    results, said = outcome(case, data)
+    try:
+        results, said = outcome(case, data)
+    except DataError as refusal:  # by the type of a column, which is public, before the charge
+        if name != "bool" or "needs number" not in str(refusal):
+            raise
+        return
     assert said == said_of_good_values(case)
     assert answered(results)
     assert results.no_inference or (results.bse > 0).all()

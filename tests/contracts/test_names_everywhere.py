@@ -130,7 +130,8 @@ def tame_numbers(name: str) -> Any:
 
 # Each model with one name by default, of which all take turns.
 FIRST = [(name, NAMES[i % len(NAMES)]) for i, name in enumerate(MODELS)]
-REST = [(name, x) for name in MODELS for x in NAMES if (name, x) not in FIRST]
+APART = {("ols less", "it's a `b`")}  # what `.` stands for is not named by Q("...")
+REST = [(name, x) for name in MODELS for x in NAMES if (name, x) not in {*FIRST, *APART}]
 
 
 @pytest.mark.parametrize(("name", "x"), grid([*FIRST, *REST], len(FIRST)))

@@ -19,7 +19,7 @@ from dpstats.errors import FormulaError
 from dpstats.federated.question import Question, Reply
 from dpstats.federated.site import Site
 
-CALLS, BYTES = 60, 30  # ratio: to what the ordinary question takes
+CALLS, BYTES = 60, 60  # ratio: to what the ordinary question takes
 MANY = [f"l{i}" for i in range(70)]
 SCHEMA = dp.Schema(
     x=dp.Numeric(0, 1),
