@@ -5,6 +5,7 @@ Filtering the table first and `subset=` on the whole of it give estimates of the
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -18,6 +19,7 @@ import statsmodels.formula.api as smf
 import dpstats as dp
 from dpstats.accounting import Ledger
 from dpstats.errors import DPStatsError, FormulaError, OptionError
+from tests.grids import grid
 
 SCHEMA = dp.Schema(
     urban=dp.Boolean(share=0.3),
@@ -58,8 +60,7 @@ MODELS = {"ols": (dp.ols, "y ~ age + educ"), "logit": (dp.logit, "ill ~ age + ed
 SHARES = {"guessed from the schema": None, "too small": 0.1, "too large": 0.9}
 
 
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("share", "model"), grid(itertools.product(SHARES, MODELS), 2))
 def test_standard_errors_are_those_of_the_same_rows_alone(model: str, share: str) -> None:
     """Ratio of standard errors to those of rows filtered before the call, at one (eps, delta).
 

@@ -12,6 +12,7 @@ import pytest
 import dpstats as dp
 from dpstats.errors import DataError, FeasibilityWarning, OptionError, SchemaError, TrustError
 from dpstats.models.data_check import check_model
+from tests.grids import grid
 
 N = 4_000
 SCHEMA = dp.Schema(
@@ -62,7 +63,7 @@ def test_without_noise_to_speak_of_shares_are_those_of_the_table(kind: str, tmp_
         assert found.loc[name, "outside"] == pytest.approx(outside, abs=1e-3)
 
 
-@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("neighbors", grid(["replace-one", "add-remove"], 1))
 def test_shares_are_within_the_margin_as_often_as_is_said(neighbors: str) -> None:
     """Of 200 fits of 8 shares; a margin half as wide would hold 67 %. False alarms: below 1e-6."""
     private = dp.Central(0.5, 1e-6, neighbors=neighbors, rows=N)
