@@ -1,7 +1,7 @@
 """Which rows a model is fitted on: an expression of declared columns, evaluated row by row.
 
 It is parsed and never run, under the guard of formulas: numbers are what `Terms` makes of them, and
-all else is listed here. A row outside contributes to nothing, as a row of nobody does.
+all else is listed here. A row outside contributes nothing, like an incomplete one.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class _SubsetReader:
     def _flag(self, name: str) -> Rule:
         if not isinstance(self._declared(name), Boolean):
             self.refuse(
-                f"{name!r} by itself is neither true nor false, for it is not declared Boolean",
+                f"{name!r} is not declared Boolean, so it is neither true nor false",
                 f"a comparison, such as {self._compared(name)}",
             )
         return lambda rows: np.asarray(rows[name]) != 0
